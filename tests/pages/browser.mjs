@@ -109,8 +109,8 @@ export async function begin(context, link, password, name = "marta") {
   await page.goto(link);
   await page.getByLabel("Name").fill(name);
   await page.getByLabel("Password", { exact: true }).fill(password);
-  await page.getByLabel("The same again").fill(password);
-  await page.getByRole("button", { name: "Set the password" }).click();
+  await page.getByLabel("Repeat password").fill(password);
+  await page.getByRole("button", { name: "Set password" }).click();
   await page.getByRole("heading", { level: 1, name: "Now" }).waitFor();
   return page;
 }

@@ -91,8 +91,8 @@ async function looks(browser, demo) {
     const again = await context.newPage();
     await again.goto(demo.link);
     await again.getByLabel("Password", { exact: true }).fill(PASSWORD);
-    await again.getByLabel("The same again").fill(PASSWORD);
-    await again.getByRole("button", { name: "Set the password" }).click();
+    await again.getByLabel("Repeat password").fill(PASSWORD);
+    await again.getByRole("button", { name: "Set password" }).click();
     await again.getByRole("alert").waitFor();
     holds((await again.getByRole("alert").textContent()).includes("used already"), "the page says why");
     await again.close();
@@ -187,7 +187,7 @@ async function works(browser, demo) {
   const page = await context.newPage();
   await check("Calls appear as they happen", async () => {
     await page.goto(`${demo.origin}/admin`);
-    await page.getByText("live", { exact: true }).waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     const first = await page.locator("tbody[data-calls] tr").first().getAttribute("data-call");
     await page.waitForFunction((first) => document.querySelector("tbody[data-calls] tr").dataset.call !== first, first);
     quiet("live");
@@ -195,7 +195,7 @@ async function works(browser, demo) {
   await check("A decision on one page is told on another", async () => {
     const other = await context.newPage();
     await other.goto(`${demo.origin}/admin/approvals/7xk2m9qa`);
-    await other.getByLabel("Why not").fill("Not that one.");
+    await other.getByLabel("Reason").fill("Not that one.");
     await other.getByRole("button", { name: "Reject" }).click();
     await other.getByText("may not run tool").waitFor();
     await page.bringToFront();
@@ -216,7 +216,7 @@ async function works(browser, demo) {
   await check("The keyboard leads through the pages", async () => {
     await page.goto(`${demo.origin}/admin`);
     await page.keyboard.press("Tab");
-    equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content", "the first stop");
+    equal(await page.evaluate(() => document.activeElement.textContent), "Skip to content", "the first stop");
     await page.keyboard.press("?");
     await page.getByRole("dialog").waitFor();
     await page.keyboard.press("Escape");
@@ -263,23 +263,23 @@ async function works(browser, demo) {
   });
   await check("A changed script shows its difference, of text and capabilities", async () => {
     await page.goto(`${demo.origin}/admin/scripts/report.star`);
-    const difference = page.getByRole("region", { name: "What changed in the text" });
+    const difference = page.getByRole("region", { name: "Changes in the source" });
     await difference.waitFor();
     holds((await difference.locator("li.added").count()) >= 2, "nothing was added");
     holds((await difference.locator("ins").allTextContents()).join("").includes("1d"), "the word is not marked");
-    await page.getByText("It asks for more than it had").waitFor();
+    await page.getByText("New permissions requested").waitFor();
     holds((await page.locator(".tok-word").count()) > 3, "the text has no colours");
     await page.getByText("Edit", { exact: true }).click();
-    await page.getByRole("textbox", { name: "Text" }).fill("def main():\n    return 1\n");
+    await page.getByRole("textbox", { name: "Source" }).fill("def main():\n    return 1\n");
     await page.getByRole("button", { name: "Dry run" }).click();
     await page.getByText("ran at").waitFor();
     quiet("scripts");
   });
   await check("The colours can be chosen", async () => {
     await page.goto(`${demo.origin}/admin/audit`);
-    await page.getByRole("button", { name: /Change to light/ }).click();
-    await page.getByRole("button", { name: /Change to dark/ }).click();
-    await page.getByRole("button", { name: /Change to system/ }).waitFor();
+    await page.getByRole("button", { name: /Switch to light/ }).click();
+    await page.getByRole("button", { name: /Switch to dark/ }).click();
+    await page.getByRole("button", { name: /Switch to system/ }).waitFor();
     equal(new URL(page.url()).pathname, "/admin/audit", "where one was");
     equal(await page.evaluate(() => getComputedStyle(document.body).colorScheme), "dark", "colours");
     quiet("colours");
@@ -291,7 +291,7 @@ async function works(browser, demo) {
     });
     await page.getByLabel("Name").fill("forged");
     await page.getByRole("button", { name: "Add", exact: true }).click();
-    await page.getByText("token of the session is missing or wrong").waitFor();
+    await page.getByText("CSRF token is missing or wrong").waitFor();
     await page.goto(`${demo.origin}/admin/clients`);
     equal(await page.getByText("forged").count(), 0, "the client was made");
   });
@@ -303,7 +303,7 @@ async function works(browser, demo) {
     await late.getByLabel("Name").fill("LATE");
     await late.getByLabel("Value", { exact: true }).fill("long enough");
     await late.getByRole("button", { name: "Add", exact: true }).click();
-    await late.getByText("nothing was done").waitFor();
+    await late.getByText("nothing was changed").waitFor();
     await page.goto(`${demo.origin}/admin/audit?text=x`);
     await page.getByLabel("Name").fill("marta");
     await page.getByLabel("Password").fill(PASSWORD);
@@ -327,13 +327,13 @@ async function withoutScript(browser, demo) {
     await page.getByLabel("Name").fill("NEW_ONE");
     await page.getByLabel("Value", { exact: true }).fill("a value that is long");
     await page.getByRole("button", { name: "Add", exact: true }).click();
-    await page.getByText("Secret NEW_ONE is set.").waitFor();
-    await page.getByText("Change NEW_ONE").click();
+    await page.getByText("Saved secret NEW_ONE.").waitFor();
+    await page.getByText("Edit NEW_ONE").click();
     await page.getByRole("button", { name: "Remove NEW_ONE" }).click();
-    await page.getByText("Secret NEW_ONE is removed.").waitFor();
+    await page.getByText("Removed secret NEW_ONE").waitFor();
     await page.goto(`${demo.origin}/admin/policy`);
     await page.getByRole("button", { name: "Move rule 1 up" }).click();
-    await page.getByText("The rule is moved.").waitFor();
+    await page.getByText("Moved the rule.").waitFor();
     quiet("without script");
   });
   await context.close();
@@ -343,7 +343,7 @@ async function holdsOut(browser, demo) {
   const { context, quiet } = await open(browser, demo.host);
   await check(`The live view holds at ${FLOOD_PER_SECOND} calls a second`, async () => {
     const page = await begin(context, demo.link, PASSWORD);
-    await page.getByText("live", { exact: true }).waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     const measured = await page.evaluate(async () => {
       const list = document.querySelector("tbody[data-calls]");
       const first = Number(list.rows[0]?.dataset.call ?? 0);

@@ -38,16 +38,16 @@ async function main() {
   await check("The first start prints a link, which leads to a password and to the page", async () => {
     holds(hub.admin_link?.startsWith(`${origin}/admin/welcome#`), `the link is ${hub.admin_link}`);
     page = await begin(context, hub.admin_link, PASSWORD);
-    await page.getByText("No agent has called yet.").waitFor();
+    await page.getByText("No calls yet.").waitFor();
     quiet("the first page");
   });
   await check("A pending call that is approved on the page lets a waiting client go on", async () => {
     await page.goto(`${origin}/admin`);
-    await page.getByText("live", { exact: true }).waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     let isDone = false;
     const waiting = call("workspace_write", { path: "plan.md", content: "from the page\n" });
     waiting.then(() => (isDone = true));
-    await page.getByRole("link", { name: "Look and decide" }).click();
+    await page.getByRole("link", { name: "Review" }).click();
     await page.getByRole("heading", { level: 1, name: "workspace_write" }).waitFor();
     holds(!isDone, "the client did not wait");
     holds((await page.locator("pre[aria-label=Arguments]").textContent()).includes("from the page"), "the arguments");
@@ -62,13 +62,13 @@ async function main() {
     await page.goto(`${origin}/admin/approvals`);
     await until(page, "the call appears", async () => {
       await page.reload();
-      return (await page.getByRole("link", { name: "Look closer" }).count()) > 0;
+      return (await page.getByRole("link", { name: "Review" }).count()) > 0;
     });
-    await page.getByRole("link", { name: "Look closer" }).click();
-    await page.getByRole("heading", { name: "Since last time" }).waitFor();
+    await page.getByRole("link", { name: "Review" }).click();
+    await page.getByRole("heading", { name: "Changes since the last request" }).waitFor();
     holds((await page.locator(".difference ins").count()) > 0, "no word is marked");
     await page.screenshot({ path: `${OUT}/hub-approval.png` });
-    await page.getByLabel("Why not").fill("Not <b>that</b> text.");
+    await page.getByLabel("Reason").fill("Not <b>that</b> text.");
     await page.getByRole("button", { name: "Reject" }).click();
     holds(JSON.stringify(await waiting).includes("Not <b>that</b> text."), "the reason is not told");
     await foreign("rejecting");
@@ -96,13 +96,13 @@ async function main() {
       await foreign(path);
     }
   });
-  await check("One call's story is told, and the log verifies", async () => {
+  await check("A call's history is shown, and the log verifies", async () => {
     await page.goto(`${origin}/admin/audit?tool=workspace_write`);
     await page.locator("tbody tr a").first().click();
-    await page.getByRole("heading", { name: "It ended" }).waitFor();
+    await page.getByRole("heading", { name: "Finished" }).waitFor();
     await page.goto(`${origin}/admin/audit`);
-    await page.getByRole("button", { name: "Verify the log" }).click();
-    await page.getByText("The log is as it was written.").waitFor();
+    await page.getByRole("button", { name: "Verify log" }).click();
+    await page.getByText("The log is intact.").waitFor();
     quiet("the log");
   });
   await check("A rule is added and tested, and comments stay", async () => {
@@ -110,7 +110,7 @@ async function main() {
     await page.getByLabel("Decision").selectOption("deny");
     await page.getByRole("region", { name: "Add a rule" }).getByLabel("Tools").fill("memory_*");
     await page.getByRole("button", { name: "Add", exact: true }).click();
-    await page.getByText("The rule is added.").waitFor();
+    await page.getByText("Added the rule.").waitFor();
     holds(readFileSync(join(HOME, "portcullis.toml"), "utf8").includes("# Kept as it is."), "the comment is gone");
     quiet("rules");
   });

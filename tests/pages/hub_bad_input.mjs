@@ -1,7 +1,7 @@
 // What must not work at a real hub: late, twice, from elsewhere. Each says why, and nothing is half done.
 
 import { createServer } from "node:http";
-import { readFileSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { check, equal, holds } from "./browser.mjs";
 import { command, waiting } from "./started.mjs";
@@ -23,14 +23,14 @@ export async function badInput({ hub, page, bob, browser, password, quiet }) {
     holds((await call).result.isError, "it ran");
     // Whoever has seen the no may still say yes, and take that back.
     await bob.goto(place);
-    await bob.getByRole("heading", { name: "Change your mind" }).waitFor();
+    await bob.getByRole("heading", { name: "Change decision" }).waitFor();
     await page.goto(place);
-    await bob.getByRole("button", { name: "For this session" }).click();
+    await bob.getByRole("button", { name: "Approve for session" }).click();
     await bob.getByRole("status").filter({ hasText: "until its session ends" }).waitFor();
     await page.getByRole("button", { name: "Approve once" }).click();
     await page.getByRole("alert").filter({ hasText: "is approved already, by admin bob" }).waitFor();
-    await page.getByRole("heading", { name: "Take it back" }).waitFor();
-    await page.getByRole("button", { name: "Take the yes back" }).click();
+    await page.getByRole("heading", { name: "Revoke approval" }).waitFor();
+    await page.getByRole("button", { name: "Revoke approval" }).click();
     await page.getByRole("status").filter({ hasText: "may not run" }).waitFor();
     holds((await hub.call("workspace_write", { path: "both.md", content: "both" })).result.isError, "it ran");
     quiet("two people");
@@ -48,7 +48,7 @@ export async function badInput({ hub, page, bob, browser, password, quiet }) {
       await evil.getByRole("button").click();
       const { cookie = "" } = await (await sent).allHeaders();
       holds(cookie.includes("__Host-portcullis="), "the cookie did not come along, so this shows nothing");
-      await evil.getByText("this Origin may not call").waitFor();
+      await evil.getByText("this Origin is not allowed").waitFor();
       const tried = await evil.evaluate(async (target) => {
         const body = new URLSearchParams({ name: "forged" });
         const quietly = await fetch(target, { method: "POST", body, mode: "no-cors", credentials: "include" }).then(() => "sent", () => "failed");
@@ -67,7 +67,7 @@ export async function badInput({ hub, page, bob, browser, password, quiet }) {
       await page.goto(`${hub.origin}/admin/clients`);
       await page.getByLabel("Name").fill("honest");
       await page.getByRole("button", { name: "Add", exact: true }).click();
-      await page.getByText("It is shown only now.").waitFor();
+      await page.getByText("It is not shown again.").waitFor();
       holds(clients(hub).includes("honest"), "the honest client was not made");
     } finally {
       other.close();
@@ -89,17 +89,21 @@ export async function badInput({ hub, page, bob, browser, password, quiet }) {
   await check("After the sign-in expired nothing is done or shown, and the page says why", async () => {
     await page.goto(`${hub.origin}/admin/secrets`);
     await bob.goto(`${hub.origin}/admin`);
-    await bob.getByText("live", { exact: true }).waitFor();
+    await bob.getByText("Live", { exact: true }).waitFor();
     // As if nobody had done anything for an hour.
-    const file = join(hub.home, "workspace/secure/admins.json");
-    const known = JSON.parse(readFileSync(file, "utf8"));
-    const before = new Date(Date.now() - 3_600_000).toISOString();
-    for (const session of known.sessions) Object.assign(session, { created: before, seen: before });
-    writeFileSync(file, JSON.stringify(known));
+    const before = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-1 hour')";
+    const edit = `BEGIN IMMEDIATE;
+      UPDATE admin_sessions SET record = json_set(record, '$.created', ${before}, '$.seen', ${before});
+      UPDATE topics SET version = version + 1 WHERE name IN ('admins', '');
+      COMMIT;`;
+    const program = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
+    execFileSync("python3", ["-c", program, join(hub.home, "workspace/secure/portcullis.db"), edit]);
+    // The hub reads the versions once a second.
+    await new Promise((done) => setTimeout(done, 1_500));
     await page.getByLabel("Name").fill("LATE");
     await page.getByLabel("Value", { exact: true }).fill("long enough to be kept");
     await page.getByRole("button", { name: "Add", exact: true }).click();
-    await page.getByText("you are not signed in any more, so nothing was done").waitFor();
+    await page.getByText("your session has expired, so nothing was changed").waitFor();
     holds(!command(hub, "secrets", "list").some((secret) => secret.name === "LATE"), "the secret was kept");
     await page.goto(`${hub.origin}/admin/audit?tool=workspace_*`);
     await page.getByRole("heading", { level: 1, name: "Sign in" }).waitFor();
@@ -113,7 +117,7 @@ export async function badInput({ hub, page, bob, browser, password, quiet }) {
     // Where one wanted to go.
     await page.waitForURL(/audit\?tool=workspace_/);
     // Somebody whose page was open learns that it does not go on.
-    await bob.getByText("not connected: load the page again").waitFor();
+    await bob.getByText("Disconnected. Reload the page").waitFor();
     quiet("an expired sign-in");
   });
 }

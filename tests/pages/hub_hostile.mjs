@@ -47,8 +47,8 @@ export async function hostile({ hub, page, foreign, out }) {
     await page.getByRole("heading", { level: 1, name: "hostile" }).waitFor();
     holds(readFileSync(join(hub.home, "portcullis.toml"), "utf8").startsWith("# Kept as it is."), "the comment is gone");
     await foreign("an added server");
-    await page.getByRole("button", { name: "Connect and look" }).click();
-    const trust = page.getByRole("button", { name: "Trust hostile as it is now" });
+    await page.getByRole("button", { name: "Connect and review" }).click();
+    const trust = page.getByRole("button", { name: "Trust hostile" });
     await trust.waitFor();
     equal(await page.evaluate(problemsOf), [], "accessibility");
     await foreign("what a server offers");
@@ -62,7 +62,7 @@ export async function hostile({ hub, page, foreign, out }) {
     const appear = async () => {
       await page.goto(`${hub.origin}/admin/servers/hostile`);
       // One that the hub lets nobody see is still told here, with the reason.
-      const told = await page.getByText("does not appear:").allTextContents();
+      const told = await page.getByText("is not exposed:").allTextContents();
       dropped = texts.map((_, at) => at).filter((at) => told.some((line) => new RegExp(`\\bsay_${at}\\b`).test(line)));
       await page.goto(`${hub.origin}/admin/tools?q=say_`);
       return dropped.length + (await page.locator("tbody tr").count());
@@ -76,7 +76,7 @@ export async function hostile({ hub, page, foreign, out }) {
       if (at >= OWN_TEXTS.length) continue;
       await page.getByLabel("word").fill(texts[at]);
       await page.getByRole("button", { name: "Call", exact: true }).click();
-      await page.getByRole("heading", { name: /What came of it|Try it/ }).first().waitFor();
+      await page.getByRole("heading", { name: /Result|Try it/ }).first().waitFor();
       await foreign(`${tool(at)}, tried`);
     }
     return `${dropped.length} not let in at all`;
@@ -90,7 +90,7 @@ export async function hostile({ hub, page, foreign, out }) {
       await foreign("the list of approvals");
       if (from === 0) await page.screenshot({ path: `${out}/hub-approvals.png`, fullPage: true });
       for (const at of some.keys()) {
-        await page.getByRole("article").filter({ hasText: "workspace_write" }).first().getByRole("link", { name: "Look closer" }).click();
+        await page.getByRole("article").filter({ hasText: "workspace_write" }).first().getByRole("link", { name: "Review" }).click();
         await page.getByRole("heading", { level: 1, name: "workspace_write" }).waitFor();
         const [, number] = (await page.locator("pre[aria-label=Arguments]").textContent()).match(/"path": ?"(\d+)\.md"/);
         const text = texts[Number(number)];
@@ -99,7 +99,7 @@ export async function hostile({ hub, page, foreign, out }) {
         holds(marks > 0 || notShown(text.replaceAll("\r\n", "\n"), "").length === 0, `nothing is marked in ${JSON.stringify(text)}`);
         equal(await missing(text), [], `hidden characters of ${JSON.stringify(text)} that are not marked`);
         await foreign(`an approval, ${at}`);
-        await page.getByLabel("Why not").fill(text.slice(0, 200));
+        await page.getByLabel("Reason").fill(text.slice(0, 200));
         await page.getByRole("button", { name: "Reject" }).click();
         await page.getByRole("status").filter({ hasText: "may not run" }).waitFor();
         await foreign(`a rejection, ${at}`);
@@ -114,9 +114,9 @@ export async function hostile({ hub, page, foreign, out }) {
       await foreign(path);
     }
     await page.goto(`${hub.origin}/admin`);
-    await page.getByText("live", { exact: true }).waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     for (const text of texts) await hub.call("workspace_read", { path: text });
-    await page.getByText("invalid_args").or(page.getByText("not_found")).first().waitFor();
+    await page.getByText("Invalid arguments").or(page.getByText("Not found")).first().waitFor();
     await page.waitForTimeout(600);
     await foreign("calls as they happen");
   });
@@ -132,13 +132,13 @@ export async function hostile({ hub, page, foreign, out }) {
     await other.getByRole("button", { name: "Restart" }).click();
     await until(other, "the change is noticed", async () => {
       await other.goto(approval);
-      return (await other.getByText("is not what it was when this was asked").count()) > 0;
+      return (await other.getByText("The tool changed since this call was made").count()) > 0;
     });
     await other.close();
     // This page still shows what was there before.
     await page.getByRole("button", { name: "Approve once" }).click();
-    await page.getByRole("alert").filter({ hasText: "is not what it was when this was asked" }).waitFor();
-    equal(await page.locator(".head .badge").first().textContent(), "pending", "nothing half done");
+    await page.getByRole("alert").filter({ hasText: "changed since this call was made" }).waitFor();
+    equal(await page.locator(".head .badge").first().textContent(), "Pending", "nothing half done");
     await page.getByRole("button", { name: "Reject" }).click();
     holds((await call).result?.isError, "it ran");
     await page.goto(`${hub.origin}/admin/servers/hostile`);

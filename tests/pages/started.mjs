@@ -61,7 +61,7 @@ export function command(hub, ...words) {
 
 /** Opens the approvals when so many wait that hold a text. Returns the ways to look at them closer. */
 export async function waiting(page, hub, text, count = 1) {
-  const found = page.getByRole("article").filter({ hasText: text }).getByRole("link", { name: "Look closer" });
+  const found = page.getByRole("article").filter({ hasText: text }).getByRole("link", { name: "Review" });
   await until(page, `${count} calls wait with ${text}`, async () => {
     await page.goto(`${hub.origin}/admin/approvals`);
     return (await found.count()) === count;

@@ -1,11 +1,11 @@
-//! Chromium of the distribution. Nothing that downloads a browser by itself is used.
+//! Chromium of the distribution. No task downloads a browser.
 
 use crate::layout::Layout;
 use crate::run;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Returns the path of the browser. Where it is missing and may be installed, it is.
+/// Returns the path of the browser. Installs it if missing and permitted.
 pub(crate) fn find(layout: &Layout) -> Result<PathBuf> {
     let found = || {
         ["chromium", "chromium-browser", "google-chrome"]
@@ -29,7 +29,7 @@ pub(crate) fn find(layout: &Layout) -> Result<PathBuf> {
     located(&found().context("Chromium was installed but is not found")?)
 }
 
-/// Playwright wants to know where a program is, not what it is called.
+/// Playwright needs a path, not a program name.
 fn located(name: &Path) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").context("PATH is not set")?;
     let places = std::env::split_paths(&path).map(|folder| folder.join(name));

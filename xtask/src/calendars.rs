@@ -1,14 +1,14 @@
-//! `cargo xtask calendars`: what takes place in a calendar, by us and by a reference implementation.
+//! `cargo xtask calendars`: compares the events of calendars with a reference implementation.
 //!
-//! The reference (Python) makes calendars from a seed and says what takes place in them; a test of `crates/tools` reads
-//! the same and compares.
+//! The reference (Python) generates calendars from a seed and lists their events; a test of `crates/tools`
+//! reads the same calendars and compares.
 
 use crate::layout::Layout;
 use crate::{python, run};
 use anyhow::{Context, Result};
 use std::time::Duration;
 
-/// Calendars that are made, besides those that are shaped like well-known programs'.
+/// Generated calendars, besides those modelled on well-known programs.
 const COUNT: &str = "400";
 /// The same calendars each time; another seed makes others.
 const SEED: &str = "7";
@@ -37,13 +37,13 @@ pub(crate) fn run(layout: &Layout, seed: Option<&str>) -> Result<bool> {
     test.env("PORTCULLIS_TEST_CALENDARS", &found);
     let outcome =
         run::logged(&mut test, &log, run::BUILD_LIMIT, |took| println!("calendars: {} s …", took.as_secs()))?;
-    let said = std::fs::read_to_string(&log).with_context(|| log.display().to_string())?;
-    let figures: Vec<&str> = said.lines().filter(|line| line.starts_with("figure: ")).collect();
-    // A comparison that said nothing was none.
+    let output = std::fs::read_to_string(&log).with_context(|| log.display().to_string())?;
+    let figures: Vec<&str> = output.lines().filter(|line| line.starts_with("figure: ")).collect();
+    // A comparison without figures did not run.
     if outcome.passed() && !figures.is_empty() {
         println!("{}", figures.join("\n"));
         return Ok(true);
     }
-    println!("{said}\nthe comparison failed: {outcome}");
+    println!("{output}\nthe comparison failed: {outcome}");
     Ok(false)
 }

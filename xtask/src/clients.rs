@@ -1,11 +1,12 @@
 //! Real clients against the built program: SDKs of two languages in two generations, and the Inspector.
 //!
-//! What they check is in `tests/clients`; here is who talks to whom. Each conversation is a process of its own.
+//! The checks are in `tests/clients`; this task pairs clients and transports. Each conversation is a separate
+//! process.
 
-use crate::hub::Hub;
+use crate::hub::HubUnderTest;
 use crate::layout::Layout;
-use crate::node::{Node, renew};
-use crate::run::{self, Told};
+use crate::node::{NodePackages, renew};
+use crate::run::{self, StopMethod};
 use crate::{python, steps};
 use anyhow::{Context, Result};
 use std::fs;
@@ -13,12 +14,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// One conversation. The scripts give themselves a minute.
+/// Timeout of one conversation. The scripts have their own of a minute.
 const CONVERSATION_LIMIT: Duration = Duration::from_secs(75);
-/// How the scripts begin the line of a check that passed.
+/// Prefix of a passed check in the scripts' output.
 const PASSED: &str = "ok    ";
 
-/// What a script runs under.
+/// The interpreter of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runtime {
     Python1,
@@ -26,12 +27,12 @@ enum Runtime {
     Node,
 }
 
-/// Whose home a conversation takes place in.
+/// The home that a conversation uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// A new one, where the process that the client starts is the hub.
+enum ConversationHome {
+    /// A new one: the process that the client starts is the hub.
     Own,
-    /// That of the running hub, to which a process that the client starts passes everything on.
+    /// That of the running hub: the process that the client starts bridges to it.
     Hub,
 }
 
@@ -41,84 +42,84 @@ struct Conversation {
     runtime: Runtime,
     script: &'static str,
     arguments: &'static [&'static str],
-    place: Place,
+    home: ConversationHome,
 }
 
 const CONVERSATIONS: [Conversation; 30] = [
-    python_1(&["stdio"], Place::Own),
-    python_1(&["http"], Place::Hub),
-    python_1(&["sse"], Place::Hub),
-    python_2(&["stdio", "legacy"], Place::Own),
-    python_2(&["stdio", "auto"], Place::Own),
-    python_2(&["stdio", "auto"], Place::Hub),
-    python_2(&["stdio", "2026-07-28"], Place::Own),
-    python_2(&["http", "legacy"], Place::Hub),
-    python_2(&["http", "auto"], Place::Hub),
-    python_2(&["http", "2026-07-28"], Place::Hub),
-    python_2(&["sse", "legacy"], Place::Hub),
-    typescript_1(&["stdio"], Place::Own),
-    typescript_1(&["stdio"], Place::Hub),
-    typescript_1(&["http"], Place::Hub),
-    typescript_1(&["sse"], Place::Hub),
-    typescript_2(&["stdio", "legacy"], Place::Own),
-    typescript_2(&["stdio", "auto"], Place::Own),
-    typescript_2(&["stdio", "2026-07-28"], Place::Own),
-    typescript_2(&["http", "legacy"], Place::Hub),
-    typescript_2(&["http", "auto"], Place::Hub),
-    typescript_2(&["http", "2026-07-28"], Place::Hub),
-    typescript_2(&["sse", "legacy"], Place::Hub),
-    inspector(&["stdio", "legacy"], Place::Own),
-    inspector(&["stdio", "modern"], Place::Own),
-    inspector(&["http", "legacy"], Place::Hub),
-    inspector(&["http", "modern"], Place::Hub),
-    inspector(&["sse", "legacy"], Place::Hub),
-    lifetime(&["stdio"], Place::Own),
-    lifetime(&["stdio"], Place::Hub),
-    lifetime(&["http"], Place::Own),
+    python_1(&["stdio"], ConversationHome::Own),
+    python_1(&["http"], ConversationHome::Hub),
+    python_1(&["sse"], ConversationHome::Hub),
+    python_2(&["stdio", "legacy"], ConversationHome::Own),
+    python_2(&["stdio", "auto"], ConversationHome::Own),
+    python_2(&["stdio", "auto"], ConversationHome::Hub),
+    python_2(&["stdio", "2026-07-28"], ConversationHome::Own),
+    python_2(&["http", "legacy"], ConversationHome::Hub),
+    python_2(&["http", "auto"], ConversationHome::Hub),
+    python_2(&["http", "2026-07-28"], ConversationHome::Hub),
+    python_2(&["sse", "legacy"], ConversationHome::Hub),
+    typescript_1(&["stdio"], ConversationHome::Own),
+    typescript_1(&["stdio"], ConversationHome::Hub),
+    typescript_1(&["http"], ConversationHome::Hub),
+    typescript_1(&["sse"], ConversationHome::Hub),
+    typescript_2(&["stdio", "legacy"], ConversationHome::Own),
+    typescript_2(&["stdio", "auto"], ConversationHome::Own),
+    typescript_2(&["stdio", "2026-07-28"], ConversationHome::Own),
+    typescript_2(&["http", "legacy"], ConversationHome::Hub),
+    typescript_2(&["http", "auto"], ConversationHome::Hub),
+    typescript_2(&["http", "2026-07-28"], ConversationHome::Hub),
+    typescript_2(&["sse", "legacy"], ConversationHome::Hub),
+    inspector(&["stdio", "legacy"], ConversationHome::Own),
+    inspector(&["stdio", "modern"], ConversationHome::Own),
+    inspector(&["http", "legacy"], ConversationHome::Hub),
+    inspector(&["http", "modern"], ConversationHome::Hub),
+    inspector(&["sse", "legacy"], ConversationHome::Hub),
+    lifetime(&["stdio"], ConversationHome::Own),
+    lifetime(&["stdio"], ConversationHome::Hub),
+    lifetime(&["http"], ConversationHome::Own),
 ];
 
-const fn python_1(arguments: &'static [&'static str], place: Place) -> Conversation {
+const fn python_1(arguments: &'static [&'static str], home: ConversationHome) -> Conversation {
     let runtime = Runtime::Python1;
-    Conversation { client: "Python SDK 1.x", runtime, script: "mcp1.py", arguments, place }
+    Conversation { client: "Python SDK 1.x", runtime, script: "mcp1.py", arguments, home }
 }
 
-const fn python_2(arguments: &'static [&'static str], place: Place) -> Conversation {
+const fn python_2(arguments: &'static [&'static str], home: ConversationHome) -> Conversation {
     let runtime = Runtime::Python2;
-    Conversation { client: "Python SDK 2.x", runtime, script: "mcp2.py", arguments, place }
+    Conversation { client: "Python SDK 2.x", runtime, script: "mcp2.py", arguments, home }
 }
 
-const fn typescript_1(arguments: &'static [&'static str], place: Place) -> Conversation {
+const fn typescript_1(arguments: &'static [&'static str], home: ConversationHome) -> Conversation {
     let runtime = Runtime::Node;
-    Conversation { client: "TypeScript SDK 1.x", runtime, script: "sdk1.mjs", arguments, place }
+    Conversation { client: "TypeScript SDK 1.x", runtime, script: "sdk1.mjs", arguments, home }
 }
 
-const fn typescript_2(arguments: &'static [&'static str], place: Place) -> Conversation {
+const fn typescript_2(arguments: &'static [&'static str], home: ConversationHome) -> Conversation {
     let runtime = Runtime::Node;
-    Conversation { client: "TypeScript SDK 2.x", runtime, script: "client2.mjs", arguments, place }
+    Conversation { client: "TypeScript SDK 2.x", runtime, script: "client2.mjs", arguments, home }
 }
 
-const fn inspector(arguments: &'static [&'static str], place: Place) -> Conversation {
+const fn inspector(arguments: &'static [&'static str], home: ConversationHome) -> Conversation {
     let runtime = Runtime::Node;
-    Conversation { client: "Inspector", runtime, script: "inspector.mjs", arguments, place }
+    Conversation { client: "Inspector", runtime, script: "inspector.mjs", arguments, home }
 }
 
-const fn lifetime(arguments: &'static [&'static str], place: Place) -> Conversation {
+const fn lifetime(arguments: &'static [&'static str], home: ConversationHome) -> Conversation {
     let runtime = Runtime::Python2;
-    Conversation { client: "Ends with a subscription", runtime, script: "lifetime.py", arguments, place }
+    Conversation { client: "Ends with a subscription", runtime, script: "lifetime.py", arguments, home }
 }
 
-/// Runs every conversation, and returns whether all was well.
+/// Runs every conversation, and returns whether all passed.
 pub(crate) fn run(layout: &Layout) -> Result<bool> {
     let runtimes = Runtimes::install(layout)?;
     steps::build(layout)?;
     renew(&layout.work("homes"))?;
-    let hub = Hub::start(layout, new_home(layout, "hub")?, "hub")?;
+    let hub = HubUnderTest::start(layout, new_home(layout, "hub")?, "hub")?;
     let mut failed: Vec<String> = Vec::new();
     for (at, conversation) in CONVERSATIONS.iter().enumerate() {
         let name = conversation.name();
-        let home = match conversation.place {
-            Place::Own => new_home(layout, &at.to_string())?,
-            Place::Hub => hub.home.clone(),
+        let home = match conversation.home {
+            ConversationHome::Own => new_home(layout, &at.to_string())?,
+            ConversationHome::Hub => hub.home.clone(),
         };
         let mut command = runtimes.command(layout, conversation);
         hub.introduce(layout, &mut command, &home);
@@ -126,23 +127,23 @@ pub(crate) fn run(layout: &Layout) -> Result<bool> {
         run::start_log(&log)?;
         let start = Instant::now();
         let outcome = run::logged(&mut command, &log, CONVERSATION_LIMIT, |_| println!("{name} …"))?;
-        let said = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-        let passed = said.lines().filter(|line| line.starts_with(PASSED)).count();
+        let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        let passed = output.lines().filter(|line| line.starts_with(PASSED)).count();
         let took = start.elapsed().as_secs_f32();
-        // A script that checked nothing has not passed.
+        // A script without checks has not passed.
         if outcome.passed() && passed > 0 {
             println!("{PASSED} {name} ({passed} checks, {took:.1} s)");
         } else {
-            println!("\nFAILED {name} ({took:.1} s, {outcome})\n{}\n", said.trim_end());
+            println!("\nFAILED {name} ({took:.1} s, {outcome})\n{}\n", output.trim_end());
             failed.push(name);
         }
     }
-    let ended = hub.process.end(Told::BySignal)?;
+    let ended = hub.process.end(StopMethod::BySignal)?;
     if ended.passed() {
-        println!("{PASSED} The hub ends when it is told to");
+        println!("{PASSED} The hub ends on SIGTERM");
     } else {
-        println!("FAILED The hub ends when it is told to: {ended}");
-        failed.push("The hub ends when it is told to".to_owned());
+        println!("FAILED The hub ends on SIGTERM: {ended}");
+        failed.push("The hub ends on SIGTERM".to_owned());
     }
     println!("\n{} conversations, {} failed", CONVERSATIONS.len(), failed.len());
     failed.iter().for_each(|name| println!("FAILED {name}"));
@@ -151,15 +152,15 @@ pub(crate) fn run(layout: &Layout) -> Result<bool> {
 
 impl Conversation {
     fn name(&self) -> String {
-        let through = match (self.place, self.arguments.first()) {
-            (Place::Hub, Some(&"stdio")) => ", through a running hub",
+        let through = match (self.home, self.arguments.first()) {
+            (ConversationHome::Hub, Some(&"stdio")) => ", through a running hub",
             _ => "",
         };
         format!("{}: {}{through}", self.client, self.arguments.join(", "))
     }
 }
 
-/// What the scripts run under, installed.
+/// The installed interpreters.
 struct Runtimes {
     python_1: PathBuf,
     python_2: PathBuf,
@@ -170,7 +171,7 @@ struct Runtimes {
 
 impl Runtimes {
     fn install(layout: &Layout) -> Result<Runtimes> {
-        let node = Node::install(layout)?;
+        let node = NodePackages::install(layout)?;
         Ok(Runtimes {
             python_1: python::install(layout, "mcp-1")?,
             python_2: python::install(layout, "mcp-2")?,
@@ -179,7 +180,7 @@ impl Runtimes {
         })
     }
 
-    /// Returns the command that runs a conversation's script, so far without saying with whom it shall talk.
+    /// Returns the command that runs a conversation's script, without the server to talk to.
     fn command(&self, layout: &Layout, conversation: &Conversation) -> Command {
         let python_scripts = layout.root.join("tests/clients/python");
         let (program, scripts) = match conversation.runtime {
@@ -188,7 +189,7 @@ impl Runtimes {
             Runtime::Node => (&self.node, &self.node_scripts),
         };
         let mut command = layout.command(program);
-        // Python leaves no compiled files next to the sources.
+        // Python writes no compiled files next to the sources.
         command
             .arg(scripts.join(conversation.script))
             .args(conversation.arguments)
@@ -211,7 +212,7 @@ fn new_home(layout: &Layout, name: &str) -> Result<PathBuf> {
     Ok(home)
 }
 
-/// Returns the section of a server behind the hub, which every client calls too.
+/// Returns the configuration of an upstream server, which every client calls too.
 fn other_server(layout: &Layout) -> String {
     let program = layout.built("torture");
     format!(

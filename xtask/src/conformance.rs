@@ -1,15 +1,16 @@
-//! The official conformance suite: against the real server with the suite's fixtures behind it, and against a hub that has
-//! the suite's servers behind it.
+//! The official conformance suite: against the real server with the suite's fixtures as upstream, and against
+//! a hub as the client of the suite's servers.
 //!
-//! The suite judges only what a revision scores. Of servers we are stricter: no check of any scenario may fail or warn.
-//! Of clients the suite also tries extensions that we do not have; there what it scores counts.
+//! The suite judges only what a revision scores. For servers this task is stricter: no check of any scenario
+//! may fail or warn. For clients the suite also tries extensions that the hub does not have; there only
+//! scored checks count.
 
 mod baseline;
 
 use self::baseline::Baseline;
 use crate::layout::Layout;
-use crate::node::{Node, renew};
-use crate::run::{self, Background, Told};
+use crate::node::{NodePackages, renew};
+use crate::run::{self, BackgroundProcess, StopMethod};
 use crate::steps;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -19,25 +20,25 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
-/// One revision takes about ten seconds; a scenario that hangs is given up by the suite after thirty.
+/// One revision takes about ten seconds; the suite gives up a hanging scenario after thirty.
 const SUITE_LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// Whom the suite is run against.
+/// The side that the suite tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum SuiteSide {
     Server,
     Client,
     Both,
 }
 
-/// Runs the suite for every revision: against the fixtures themselves, against a hub behind which they are the only
-/// server, in each era, and as the server behind a hub. Returns whether all was well.
-pub(crate) fn run(layout: &Layout, side: Side) -> Result<bool> {
-    let node = Node::install(layout)?;
+/// Runs the suite for every revision: against the fixtures, against a hub with the fixtures as its only
+/// upstream, in each era, and with the hub as the client. Returns whether all passed.
+pub(crate) fn run(layout: &Layout, side: SuiteSide) -> Result<bool> {
+    let node = NodePackages::install(layout)?;
     let baseline = Baseline::read(&layout.root.join("xtask/conformance-baseline.toml"))?;
     steps::build(layout)?;
     let mut all_well = true;
-    if side != Side::Client {
+    if side != SuiteSide::Client {
         for (name, arguments) in [
             ("direct", &[][..]),
             ("behind, newer era", &["behind", "requests"][..]),
@@ -46,7 +47,7 @@ pub(crate) fn run(layout: &Layout, side: Side) -> Result<bool> {
             all_well &= run_against(layout, &node, &baseline, name, arguments)?;
         }
     }
-    if side != Side::Server {
+    if side != SuiteSide::Server {
         for revision in REVISIONS {
             all_well &= run_client(layout, &node, revision)?;
         }
@@ -54,8 +55,8 @@ pub(crate) fn run(layout: &Layout, side: Side) -> Result<bool> {
     Ok(all_well)
 }
 
-/// Lets the suite play the server behind a hub, one scenario after the other.
-fn run_client(layout: &Layout, node: &Node, revision: &str) -> Result<bool> {
+/// Runs the suite as an upstream server of a hub, one scenario after the other.
+fn run_client(layout: &Layout, node: &NodePackages, revision: &str) -> Result<bool> {
     let name = format!("conformance-client-{revision}");
     let (log, output) = (layout.log(&name), layout.work(&name));
     run::start_log(&log)?;
@@ -80,7 +81,7 @@ fn run_client(layout: &Layout, node: &Node, revision: &str) -> Result<bool> {
 
 fn run_against(
     layout: &Layout,
-    node: &Node,
+    node: &NodePackages,
     baseline: &Baseline,
     name: &str,
     arguments: &[&str],
@@ -89,7 +90,7 @@ fn run_against(
     let mut command = layout.command(layout.built("conformance-server"));
     command.args(arguments);
     let log = layout.log(&format!("conformance-server-{short}"));
-    let mut server = Background::start(&mut command, &log)?;
+    let mut server = BackgroundProcess::start(&mut command, &log)?;
     let url = server.greeting(|stdout| {
         let mut line = String::new();
         stdout.read_line(&mut line)?;
@@ -100,9 +101,9 @@ fn run_against(
     }
     let mut all_well = true;
     for revision in REVISIONS {
-        all_well &= run_revision(layout, node, &url, &Run { name, short, revision, baseline })?;
+        all_well &= run_revision(layout, node, &url, &SuiteRun { name, short, revision, baseline })?;
     }
-    let ended = server.end(Told::ByStdin)?;
+    let ended = server.end(StopMethod::ByStdin)?;
     if !ended.passed() {
         println!("FAILED the server did not end well: {ended}");
     }
@@ -110,15 +111,15 @@ fn run_against(
 }
 
 /// One run of the suite.
-struct Run<'a> {
+struct SuiteRun<'a> {
     name: &'a str,
     short: &'a str,
     revision: &'a str,
     baseline: &'a Baseline,
 }
 
-fn run_revision(layout: &Layout, node: &Node, url: &str, run: &Run<'_>) -> Result<bool> {
-    let &Run { name, short, revision, baseline } = run;
+fn run_revision(layout: &Layout, node: &NodePackages, url: &str, run: &SuiteRun<'_>) -> Result<bool> {
+    let &SuiteRun { name, short, revision, baseline } = run;
     let log = layout.log(&format!("conformance-{short}-{revision}"));
     let output = layout.work("conformance").join(format!("{short}-{revision}"));
     run::start_log(&log)?;
@@ -133,12 +134,12 @@ fn run_revision(layout: &Layout, node: &Node, url: &str, run: &Run<'_>) -> Resul
     let text = fs::read_to_string(&log)?;
     let total = text.lines().rfind(|line| line.trim_start().starts_with("Total:"));
     println!("{name} {revision}  {}", total.unwrap_or("no total").trim());
-    let found = Checks::read(&output)?;
+    let found = SuiteChecks::read(&output)?;
     let verdict = baseline.judge(name, revision, &found);
     for line in verdict.expected.iter().chain(&verdict.problems) {
         println!("{name} {revision}  {line}");
     }
-    // Where some of it is known to fail the suite's own verdict says nothing.
+    // With known failures, the suite's own verdict says nothing.
     let passed = outcome.passed() || found.failed().next().is_some();
     let is_well = passed && verdict.problems.is_empty() && found.passed() > 0 && total.is_some();
     if !is_well {
@@ -151,38 +152,38 @@ fn run_revision(layout: &Layout, node: &Node, url: &str, run: &Run<'_>) -> Resul
     Ok(is_well)
 }
 
-/// The suite's own list of what may fail, empty: with it the suite is strict. It names whole scenarios only, so what may
-/// fail here is in our own list.
+/// An empty list of expected failures, which makes the suite strict. The suite's list names whole scenarios
+/// only, so exceptions are in this project's baseline.
 fn nothing_expected(layout: &Layout) -> Result<PathBuf> {
     let file = layout.work("conformance-nothing-expected.yaml");
     fs::write(&file, "server: []\nclient: []\n").with_context(|| file.display().to_string())?;
     Ok(file)
 }
 
-/// What the suite has written about its checks.
+/// The results of the suite's checks.
 #[derive(Debug, Default, PartialEq)]
-struct Checks(Vec<Check>);
+struct SuiteChecks(Vec<SuiteCheck>);
 
 #[derive(Debug, PartialEq)]
-struct Check {
+struct SuiteCheck {
     scenario: String,
     id: String,
-    status: Status,
+    status: CheckStatus,
     reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Status {
+enum CheckStatus {
     Passed,
     Failed,
-    /// Skipped, or for information.
+    /// Skipped, or informational.
     NotJudged,
 }
 
-impl Checks {
+impl SuiteChecks {
     /// Reads every `checks.json`; there is one in the folder of each scenario.
-    fn read(output: &Path) -> Result<Checks> {
-        let mut checks = Checks::default();
+    fn read(output: &Path) -> Result<SuiteChecks> {
+        let mut checks = SuiteChecks::default();
         let mut folders = Vec::new();
         for folder in fs::read_dir(output)? {
             folders.push(folder?.path());
@@ -201,29 +202,29 @@ impl Checks {
         for check in listed {
             let part = |name: &str| check.get(name).and_then(Value::as_str).unwrap_or_default();
             let status = match part("status") {
-                "SUCCESS" => Status::Passed,
-                "FAILURE" | "WARNING" => Status::Failed,
-                _ => Status::NotJudged,
+                "SUCCESS" => CheckStatus::Passed,
+                "FAILURE" | "WARNING" => CheckStatus::Failed,
+                _ => CheckStatus::NotJudged,
             };
             let reason = [part("errorMessage"), part("description")];
             let reason = reason.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
             let (scenario, id) = (scenario.to_owned(), part("id").to_owned());
-            self.0.push(Check { scenario, id, status, reason: reason.to_owned() });
+            self.0.push(SuiteCheck { scenario, id, status, reason: reason.to_owned() });
         }
         Ok(())
     }
 
     fn passed(&self) -> usize {
-        self.0.iter().filter(|check| check.status == Status::Passed).count()
+        self.0.iter().filter(|check| check.status == CheckStatus::Passed).count()
     }
 
     /// The checks that failed or warned.
-    fn failed(&self) -> impl Iterator<Item = &Check> {
-        self.0.iter().filter(|check| check.status == Status::Failed)
+    fn failed(&self) -> impl Iterator<Item = &SuiteCheck> {
+        self.0.iter().filter(|check| check.status == CheckStatus::Failed)
     }
 }
 
-/// The scenario in the name of its folder, which is `server-`, the scenario, `-` and when it ran.
+/// Returns the scenario from its folder name: `server-`, the scenario, `-` and a timestamp.
 fn scenario(folder: &str) -> &str {
     const WHEN: usize = "-2026-07-28T00-00-00-000Z".len();
     let name = folder.strip_prefix("server-").unwrap_or(folder);
@@ -236,7 +237,7 @@ mod tests {
 
     #[test]
     fn failures_and_warnings_are_problems() {
-        let mut checks = Checks::default();
+        let mut checks = SuiteChecks::default();
         let text = r#"[
             {"id": "a", "status": "SUCCESS"},
             {"id": "b", "status": "SKIPPED"},

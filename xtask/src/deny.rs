@@ -1,6 +1,7 @@
-//! cargo-deny, which judges the dependencies by `deny.toml`: their licenses, where they come from, which are banned.
+//! cargo-deny: checks licenses, sources and bans of the dependencies by `deny.toml`.
 //!
-//! Advisories are not among the checks: their database is a git repository, and the tasks reach package registries only.
+//! Advisories are not checked: their database is a git repository, and the tasks reach package registries
+//! only.
 
 use crate::layout::Layout;
 use crate::run;
@@ -16,7 +17,7 @@ pub(crate) fn run(layout: &Layout) -> Result<bool> {
     Ok(run::shown(&mut check, run::INSTALL_LIMIT)?.passed())
 }
 
-/// Returns the pinned cargo-deny; installs it first, unless it is there.
+/// Returns the pinned cargo-deny; installs it if missing.
 fn install(layout: &Layout) -> Result<PathBuf> {
     let folder = layout.work("cargo-deny").join(VERSION);
     let program = folder.join("bin/cargo-deny");
@@ -25,7 +26,7 @@ fn install(layout: &Layout) -> Result<PathBuf> {
     }
     println!("Installing cargo-deny {VERSION} below target/xtask/cargo-deny.");
     let mut cargo = layout.cargo();
-    // Not optimized: it looks at one workspace, and is built in a third of the time.
+    // Not optimized: it checks one workspace, and builds in a third of the time.
     cargo.args(["install", "cargo-deny", "--locked", "--debug", "--version", VERSION, "--root"]).arg(&folder);
     cargo.arg("--target-dir").arg(layout.work("cargo-deny").join("build"));
     run::prepare("cargo-deny", &mut cargo, &layout.log("install-deny"), run::BUILD_LIMIT)?;

@@ -1,9 +1,9 @@
-//! `cargo xtask dist`: builds the hub as it is shipped.
+//! `cargo xtask dist`: builds the shipped binary with profile-guided optimization (PGO).
 //!
-//! First a build that counts what it does, then a load for it to count, then a build that knows from the counts which code
-//! is used all day and puts it together. The load is the benchmark itself, with a server of this repository behind the hub.
-//! The counts are kept below `target/xtask`, and used again for the same code by the same compiler. Code that changed is counted
-//! anew: with counts of other code, what changed counts as never used, and is built small and slow.
+//! First an instrumented build, then a load to collect the profile, then the optimized build. The load is the
+//! benchmark itself, with an upstream server of this repository. The profile is cached below `target/xtask`
+//! for the same code and compiler. Changed code is profiled again: with a stale profile, changed code counts
+//! as never used, and is built small and slow.
 
 use crate::layout::Layout;
 use crate::run;
@@ -16,44 +16,44 @@ use std::time::Duration;
 
 const HUB: &str = "portcullis";
 const LOAD: &str = "bench-load";
-/// How long all of the load may take. A program that counts is some times slower.
+/// Timeout of the whole load. An instrumented program is some times slower.
 const LOAD_LIMIT: Duration = Duration::from_secs(20 * 60);
-/// What stands between two flags for the compiler.
-const BETWEEN: &str = "\u{1f}";
+/// Separator of flags in `CARGO_ENCODED_RUSTFLAGS`.
+const FLAG_SEPARATOR: &str = "\u{1f}";
 
-/// Names the file beside the counts that says of what they are.
-const OF: &str = "of";
+/// The file next to the profile with the digest of the profiled code.
+const DIGEST_FILE: &str = "of";
 
-/// Builds the hub, and what it is measured with in the same way, into `target/shipped`.
+/// Builds the hub, and the programs that measure it, into `target/shipped`.
 pub(crate) fn build(layout: &Layout) -> Result<()> {
     let folder = layout.work("counts");
     let code = digest_of_code(layout)?;
-    let profile = match kept(&folder, &code) {
-        Some(kept) => kept,
+    let profile = match cached_profile(&folder, &code) {
+        Some(profile) => profile,
         None => count(layout, &folder, &code)?,
     };
     let built = cargo(layout, "dist", &format!("-Cprofile-use={}", profile.display()))?;
     fs::create_dir_all(layout.shipped(""))?;
     for program in [HUB, LOAD] {
-        // Put in its place at once: the one that is there may be running.
-        let (new, place) = (layout.shipped(&format!("{program}.new")), layout.shipped(program));
+        // Renamed into place: the existing program may be running.
+        let (new, target) = (layout.shipped(&format!("{program}.new")), layout.shipped(program));
         fs::copy(built.join(program), &new).with_context(|| format!("no `{program}` was built"))?;
-        fs::rename(&new, &place).with_context(|| format!("cannot write `{}`", place.display()))?;
-        println!("{}", layout.shown(&place));
+        fs::rename(&new, &target).with_context(|| format!("cannot write `{}`", target.display()))?;
+        println!("{}", layout.shown(&target));
     }
     Ok(())
 }
 
-/// Returns what was counted of this code.
-fn kept(folder: &Path, code: &str) -> Option<PathBuf> {
-    if fs::read_to_string(folder.join(OF)).ok()? != code {
+/// Returns the cached profile of this code.
+fn cached_profile(folder: &Path, code: &str) -> Option<PathBuf> {
+    if fs::read_to_string(folder.join(DIGEST_FILE)).ok()? != code {
         return None;
     }
     let files = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     files.filter(|path| path.extension().is_some_and(|ending| ending == "profdata")).max()
 }
 
-/// Names all that is compiled, and what compiles it.
+/// Returns a digest of everything that is compiled, and of the compiler.
 fn digest_of_code(layout: &Layout) -> Result<String> {
     let mut files = vec![layout.root.join("Cargo.lock"), layout.root.join("Cargo.toml")];
     let mut folders = vec![layout.root.join("crates")];
@@ -78,10 +78,10 @@ fn digest_of_code(layout: &Layout) -> Result<String> {
     Ok(format!("{:016x}", digest.finish()))
 }
 
-/// Counts what a hub does under load, and returns the file.
+/// Collects a profile under load, and returns its file.
 fn count(layout: &Layout, folder: &Path, code: &str) -> Result<PathBuf> {
     let merge = profdata(layout)?;
-    // What an earlier build counted is of other code.
+    // An earlier profile is of other code.
     let _ = fs::remove_dir_all(folder);
     let raw = folder.join("raw");
     fs::create_dir_all(&raw)?;
@@ -89,32 +89,32 @@ fn count(layout: &Layout, folder: &Path, code: &str) -> Result<PathBuf> {
     for part in ["run", "upstream"] {
         let mut load = layout.command(built.join(LOAD));
         load.arg(part).arg(built.join(HUB));
-        let log = layout.log(&format!("count-{part}"));
+        let log = layout.log(&format!("profile-{part}"));
         run::prepare(&format!("load: {part}"), &mut load, &log, LOAD_LIMIT)?;
     }
-    // Each program has a file of its own. One that was killed has none.
+    // Each program writes its own file. A killed one writes none.
     if fs::read_dir(&raw)?.count() < 2 {
-        bail!("the hub did not write down what it counted");
+        bail!("the hub wrote no profile");
     }
     let merged = folder.join("merged");
     let mut merge = layout.command(merge);
     merge.args(["merge", "-o"]).arg(&merged).arg(&raw);
     run::prepare("counts", &mut merge, &layout.log("counts"), run::INSTALL_LIMIT)?;
-    // Named by what is in it: Cargo goes by the name when it says what has to be built again.
+    // Named by its contents: Cargo decides by the name what to rebuild.
     let mut digest = DefaultHasher::new();
     digest.write(&fs::read(&merged)?);
     let profile = folder.join(format!("{:016x}.profdata", digest.finish()));
     fs::rename(&merged, &profile)?;
-    // Last: what was not counted to its end is counted anew.
-    fs::write(folder.join(OF), code)?;
+    // Last, so that an incomplete profile is collected again.
+    fs::write(folder.join(DIGEST_FILE), code)?;
     Ok(profile)
 }
 
-/// Builds with one more flag, and returns the folder of the programs. Whatever runs while building is built without it.
+/// Builds with one more flag, and returns the folder of the programs. Build scripts are built without it.
 fn cargo(layout: &Layout, name: &str, flag: &str) -> Result<PathBuf> {
     let (host, target) = (host()?, layout.work(&format!("build-{name}")));
     let mut cargo = layout.cargo();
-    cargo.args(["build", "--profile", "dist", "--package", "portcullis", "--package", "portcullis-testkit"]);
+    cargo.args(["build", "--profile", "dist", "--package", "portcullis", "--package", "portcullis-bench"]);
     cargo.args(["--bin", HUB, "--bin", LOAD, "--target", &host, "--target-dir"]).arg(&target);
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags(flag));
     run::prepare(
@@ -126,32 +126,33 @@ fn cargo(layout: &Layout, name: &str, flag: &str) -> Result<PathBuf> {
     Ok(target.join(host).join("dist"))
 }
 
-/// Returns the flags that are set for the compiler, and one more, in the form in which a path may hold spaces.
+/// Returns the compiler flags of the environment and one more, encoded so that a path may contain spaces.
 fn flags(more: &str) -> String {
     let set = |name: &str| std::env::var(name).ok().filter(|flags| !flags.is_empty());
-    let plain = || set("RUSTFLAGS").map(|flags| flags.split_whitespace().collect::<Vec<_>>().join(BETWEEN));
+    let plain =
+        || set("RUSTFLAGS").map(|flags| flags.split_whitespace().collect::<Vec<_>>().join(FLAG_SEPARATOR));
     match set("CARGO_ENCODED_RUSTFLAGS").or_else(plain) {
-        Some(flags) => format!("{flags}{BETWEEN}{more}"),
+        Some(flags) => format!("{flags}{FLAG_SEPARATOR}{more}"),
         None => more.to_owned(),
     }
 }
 
 fn rustc(args: &[&str]) -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let said = Command::new(rustc).args(args).output().context("rustc did not start")?;
-    if !said.status.success() {
-        bail!("rustc failed: {}", String::from_utf8_lossy(&said.stderr));
+    let output = Command::new(rustc).args(args).output().context("rustc did not start")?;
+    if !output.status.success() {
+        bail!("rustc failed: {}", String::from_utf8_lossy(&output.stderr));
     }
-    Ok(String::from_utf8(said.stdout)?)
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn host() -> Result<String> {
     let version = rustc(&["-vV"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc does not say for which machine it builds")?.to_owned())
+    Ok(host.context("rustc does not report its host")?.to_owned())
 }
 
-/// Returns the program that adds counts up. It has to be of the compiler's own version, so it comes with it.
+/// Returns `llvm-profdata`. It must match the compiler's version, so it comes from the toolchain.
 fn profdata(layout: &Layout) -> Result<PathBuf> {
     let program = Path::new(rustc(&["--print", "sysroot"])?.trim())
         .join("lib/rustlib")

@@ -1,7 +1,7 @@
-//! The built program as a hub that other tasks talk to.
+//! The built program as a hub for other tasks.
 
 use crate::layout::Layout;
-use crate::run::{self, Background};
+use crate::run::{self, BackgroundProcess};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -10,22 +10,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a hub that listens may take until it is ready.
+/// Timeout until a listening hub is ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
-/// One small request on this machine.
+/// Timeout of one small request on this machine.
 const REQUEST_LIMIT: Duration = Duration::from_secs(5);
 
-/// A hub that serves HTTP on a port of its own.
-pub(crate) struct Hub {
-    pub(crate) process: Background,
+/// A hub that serves HTTP on a free port.
+pub(crate) struct HubUnderTest {
+    pub(crate) process: BackgroundProcess,
     pub(crate) home: PathBuf,
     pub(crate) url: String,
     pub(crate) token: String,
 }
 
-impl Hub {
-    /// Starts it on a home, with a client that may do everything.
-    pub(crate) fn start(layout: &Layout, home: PathBuf, log: &str) -> Result<Hub> {
+impl HubUnderTest {
+    /// Starts it on a home, with an unrestricted client.
+    pub(crate) fn start(layout: &Layout, home: PathBuf, log: &str) -> Result<HubUnderTest> {
         let added = portcullis(layout, &home).args(["clients", "add", "sdk", "--json"]).output();
         let added = added.context("cannot start `portcullis`")?;
         if !added.status.success() {
@@ -33,10 +33,10 @@ impl Hub {
         }
         let token = text(&serde_json::from_slice(&added.stdout)?, "token")?;
         let mut command = portcullis(layout, &home);
-        // Port 0 is one that is free; the greeting says which.
+        // Port 0 selects a free port; the greeting names it.
         command.args(["serve", "--json"]).env("MCP_HTTP_PORT", "0");
         let log = layout.log(log);
-        let mut process = Background::start(&mut command, &log)?;
+        let mut process = BackgroundProcess::start(&mut command, &log)?;
         let greeting = process.greeting(|stdout| {
             let mut values = serde_json::Deserializer::from_reader(stdout).into_iter::<Value>();
             Ok(values.next().context("the hub ended at once")??)
@@ -45,10 +45,10 @@ impl Hub {
         let url = text(&greeting, "url")?;
         let url = url.strip_suffix("/mcp").context("the hub's address does not end with /mcp")?.to_owned();
         wait_until_healthy(&url)?;
-        Ok(Hub { process, home, url, token })
+        Ok(HubUnderTest { process, home, url, token })
     }
 
-    /// Tells a script where everything is.
+    /// Passes the addresses and paths to a script, as environment variables.
     pub(crate) fn introduce(&self, layout: &Layout, command: &mut Command, home: &Path) {
         command
             .env("PORTCULLIS_BIN", layout.built("portcullis"))
@@ -85,7 +85,7 @@ fn wait_until_healthy(url: &str) -> Result<()> {
     }
 }
 
-/// Asks for a path, and returns the first line of the answer.
+/// Requests a path, and returns the status line.
 fn status_of(address: SocketAddr, path: &str) -> Result<String> {
     #[expect(clippy::disallowed_methods, reason = "to a hub that this program started")]
     let mut stream = TcpStream::connect_timeout(&address, REQUEST_LIMIT)?;

@@ -1,10 +1,10 @@
-//! Where things are.
+//! Paths of this repository and of build output.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Variables that change what Portcullis does; a developer's own are not for the tests.
+/// Variables that change what Portcullis does; a developer's own must not affect the tests.
 const PORTCULLIS_VARIABLES: [&str; 6] = [
     "PORTCULLIS_HOME",
     "PORTCULLIS_KEY",
@@ -40,22 +40,22 @@ impl Layout {
         self.work("logs").join(format!("{name}.log"))
     }
 
-    /// Returns the path of a program that `cargo build` has built.
+    /// Returns the path of a debug build.
     pub(crate) fn built(&self, program: &str) -> PathBuf {
         self.target.join("debug").join(program)
     }
 
-    /// Returns the path of a program that was built as it is released.
+    /// Returns the path of a release build.
     pub(crate) fn released(&self, program: &str) -> PathBuf {
         self.target.join("release").join(program)
     }
 
-    /// Returns the path of a program that `dist` has built, as it is shipped.
+    /// Returns the path of a shipped build (`dist`).
     pub(crate) fn shipped(&self, program: &str) -> PathBuf {
         self.target.join("shipped").join(program)
     }
 
-    /// Returns the folder for pictures of the admin page.
+    /// Returns the folder for screenshots of the admin page.
     pub(crate) fn pages(&self) -> PathBuf {
         self.target.join("pages")
     }
@@ -65,7 +65,7 @@ impl Layout {
         self.target.join("torture").join(name)
     }
 
-    /// Starts a command that is run from the root of the repository.
+    /// Returns a command that runs at the root of the repository.
     pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
@@ -75,12 +75,12 @@ impl Layout {
         command
     }
 
-    /// Starts a command for the Cargo that started this program.
+    /// Returns a command for the Cargo that started this program.
     pub(crate) fn cargo(&self) -> Command {
         self.command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
     }
 
-    /// Returns a path as a person at the root of the repository would write it.
+    /// Returns a path relative to the root of the repository.
     pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }

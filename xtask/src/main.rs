@@ -19,6 +19,7 @@ mod run;
 mod steps;
 mod torture;
 mod upstreams;
+mod words;
 
 use anyhow::Result;
 use layout::Layout;
@@ -28,38 +29,40 @@ const USAGE: &str = "\
 Usage: cargo xtask TASK
 
 Tasks:
-  test [--only STEP[,STEP]] [--list]  run every check, or only some; or list them
-  gen [--check]                       write the generated files, or say which are stale
-  conformance [server|client]         run the official conformance suite, against both or one of them
-  clients                             let real clients talk to the built program
-  upstreams                           put real servers behind the built program, and OpenCode before it
-  pages [--keep]                      look at the admin page in a browser; with --keep, take pictures for the README
-  calendars [--seed N]                compare calendars with a reference implementation
-  deny                                judge the dependencies by deny.toml
-  dist                                build the hub as it is shipped, into target/shipped; half an hour
-  bench [fetch|upstream]              measure what is shipped and write docs/benchmarks.md; or only compare
-                                      web_fetch with mcp-server-fetch, or calls to other servers with others' proxies
+  test [--only STEP[,STEP]] [--list]  run all checks, or the named steps; --list lists them
+  gen [--check]                       write the generated files; --check reports stale ones
+  conformance [server|client]         run the official conformance suite against the hub as server, as client, or both
+  clients                             test the built program with real MCP clients
+  upstreams                           test the built program with real upstream servers, and with OpenCode as client
+  pages [--keep]                      test the admin page in a browser; --keep updates the screenshots of the README
+  calendars [--seed N]                compare calendar events with a reference implementation
+  words                               check type names, file names and the walkthroughs in CONTRIBUTING.md
+  deny                                check licenses and sources of the dependencies (cargo-deny)
+  dist                                build the shipped binary (PGO) into target/shipped; half an hour
+  bench [fetch|upstream]              measure the shipped binary and write docs/benchmarks.md; or only compare
+                                      web_fetch with mcp-server-fetch, or upstream calls with other proxies
   torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
-                                      the long forms of the hard tests, ten minutes in all
+                                      run the long stress tests, fault injection and fuzzing; ten minutes
 
-What the tasks need is installed below target/xtask.";
+Dependencies of the tasks are installed below target/xtask.";
 
-/// What was asked for on the command line.
+/// The parsed command line.
 #[derive(Debug, PartialEq)]
 enum Task {
     Help,
     Test(Vec<String>),
     ListSteps,
-    Generate(generate::Mode),
-    Conformance(conformance::Side),
+    Generate(generate::GenerateMode),
+    Conformance(conformance::SuiteSide),
     Clients,
     Upstreams,
-    Pages(pages::Pictures),
+    Pages(pages::ScreenshotMode),
     Calendars(Option<String>),
+    Words,
     Deny,
     Dist,
     Bench(Vec<String>),
-    Torture(torture::Settings),
+    Torture(torture::TortureSettings),
 }
 
 fn main() -> ExitCode {
@@ -81,7 +84,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does a task, and returns whether all was well.
+/// Runs a task, and returns whether it succeeded.
 fn perform(task: Task) -> Result<bool> {
     let layout = Layout::find()?;
     match task {
@@ -94,6 +97,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Upstreams => return upstreams::run(&layout),
         Task::Pages(pictures) => return pages::run(&layout, pictures),
         Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
+        Task::Words => return words::run(&layout),
         Task::Deny => return deny::run(&layout),
         Task::Dist => dist::build(&layout)?,
         Task::Bench(words) => bench::run(&words)?,
@@ -107,19 +111,20 @@ fn parse(words: &[String]) -> Result<Task, String> {
     match words.as_slice() {
         [] | ["help" | "-h" | "--help", ..] => Ok(Task::Help),
         ["test", rest @ ..] => parse_test(rest),
-        ["gen"] => Ok(Task::Generate(generate::Mode::Write)),
-        ["gen", "--check"] => Ok(Task::Generate(generate::Mode::Check)),
-        ["conformance"] => Ok(Task::Conformance(conformance::Side::Both)),
-        ["conformance", "server"] => Ok(Task::Conformance(conformance::Side::Server)),
-        ["conformance", "client"] => Ok(Task::Conformance(conformance::Side::Client)),
+        ["gen"] => Ok(Task::Generate(generate::GenerateMode::Write)),
+        ["gen", "--check"] => Ok(Task::Generate(generate::GenerateMode::Check)),
+        ["conformance"] => Ok(Task::Conformance(conformance::SuiteSide::Both)),
+        ["conformance", "server"] => Ok(Task::Conformance(conformance::SuiteSide::Server)),
+        ["conformance", "client"] => Ok(Task::Conformance(conformance::SuiteSide::Client)),
         ["clients"] => Ok(Task::Clients),
         ["upstreams"] => Ok(Task::Upstreams),
-        ["pages"] => Ok(Task::Pages(pages::Pictures::Leave)),
-        ["pages", "--keep"] => Ok(Task::Pages(pages::Pictures::Keep)),
+        ["pages"] => Ok(Task::Pages(pages::ScreenshotMode::Leave)),
+        ["pages", "--keep"] => Ok(Task::Pages(pages::ScreenshotMode::Keep)),
         ["calendars"] => Ok(Task::Calendars(None)),
         ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
             Ok(Task::Calendars(Some((*seed).to_owned())))
         }
+        ["words"] => Ok(Task::Words),
         ["deny"] => Ok(Task::Deny),
         ["dist"] => Ok(Task::Dist),
         ["bench", rest @ ..] => Ok(Task::Bench(rest.iter().map(|word| (*word).to_owned()).collect())),
@@ -151,7 +156,7 @@ fn parse_test(words: &[&str]) -> Result<Task, String> {
 
 fn parse_torture(words: &[&str]) -> Result<Task, String> {
     let mut settings =
-        torture::Settings { seed: None, only: Vec::new(), minutes: torture::MINUTES, as_json: false };
+        torture::TortureSettings { seed: None, only: Vec::new(), minutes: torture::MINUTES, as_json: false };
     let mut words = words.iter().flat_map(|word| word.split('='));
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("`{word}` needs a value"));
@@ -188,15 +193,16 @@ mod tests {
             ("test --only clippy,format", some(&["clippy", "format"])),
             ("test --only=clippy --only deny", some(&["clippy", "deny"])),
             ("test --list", Task::ListSteps),
-            ("gen", Task::Generate(generate::Mode::Write)),
-            ("gen --check", Task::Generate(generate::Mode::Check)),
-            ("conformance", Task::Conformance(conformance::Side::Both)),
-            ("conformance server", Task::Conformance(conformance::Side::Server)),
-            ("conformance client", Task::Conformance(conformance::Side::Client)),
+            ("gen", Task::Generate(generate::GenerateMode::Write)),
+            ("gen --check", Task::Generate(generate::GenerateMode::Check)),
+            ("conformance", Task::Conformance(conformance::SuiteSide::Both)),
+            ("conformance server", Task::Conformance(conformance::SuiteSide::Server)),
+            ("conformance client", Task::Conformance(conformance::SuiteSide::Client)),
             ("clients", Task::Clients),
             ("upstreams", Task::Upstreams),
-            ("pages", Task::Pages(pages::Pictures::Leave)),
-            ("pages --keep", Task::Pages(pages::Pictures::Keep)),
+            ("pages", Task::Pages(pages::ScreenshotMode::Leave)),
+            ("pages --keep", Task::Pages(pages::ScreenshotMode::Keep)),
+            ("words", Task::Words),
             ("deny", Task::Deny),
             ("dist", Task::Dist),
             ("calendars", Task::Calendars(None)),
@@ -210,7 +216,7 @@ mod tests {
     fn torture_takes_its_settings() {
         let torture = |seed, only: &[&str], minutes, as_json| {
             let only = only.iter().map(|name| (*name).to_owned()).collect();
-            Ok(Task::Torture(torture::Settings { seed, only, minutes, as_json }))
+            Ok(Task::Torture(torture::TortureSettings { seed, only, minutes, as_json }))
         };
         assert_eq!(check("torture"), torture(None, &[], 10, false));
         let line = "torture --seed 7 --only kill,fuzz --minutes=2 --json";

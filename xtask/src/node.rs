@@ -1,8 +1,8 @@
-//! Node, and what runs under it: the conformance suite, the TypeScript SDKs, the Inspector, real servers, and what
-//! drives the browser.
+//! Node and its packages: the conformance suite, the TypeScript SDKs, the Inspector, real servers, and
+//! Playwright.
 //!
-//! Versions are pinned in `xtask/node` and the folders beside it. Node itself is one of the packages, because the suite needs a newer one
-//! than distributions have; the machine's own npm only installs it.
+//! Versions are pinned in `xtask/node` and its sibling folders. Node itself is one of the packages, because
+//! the suite needs a newer one than distributions have; the machine's npm only installs it.
 
 use crate::layout::Layout;
 use crate::run;
@@ -11,20 +11,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The installed packages.
-pub(crate) struct Node {
+pub(crate) struct NodePackages {
     folder: PathBuf,
 }
 
-impl Node {
-    /// Installs Node with what most tasks need, unless it is there.
-    pub(crate) fn install(layout: &Layout) -> Result<Node> {
+impl NodePackages {
+    /// Installs Node with what most tasks need, if missing.
+    pub(crate) fn install(layout: &Layout) -> Result<NodePackages> {
         let what = "Node, the conformance suite, the TypeScript SDKs and the Inspector";
-        Node::packages(layout, "node", what)
+        NodePackages::packages(layout, "node", what)
     }
 
-    /// Installs the packages that `xtask/NAME` pins, unless those of the same lock file are there.
-    pub(crate) fn packages(layout: &Layout, name: &str, what: &str) -> Result<Node> {
-        let node = Node { folder: layout.work(name) };
+    /// Installs the packages that `xtask/NAME` pins, unless those of the same lock file are installed.
+    pub(crate) fn packages(layout: &Layout, name: &str, what: &str) -> Result<NodePackages> {
+        let node = NodePackages { folder: layout.work(name) };
         let pinned = layout.root.join("xtask").join(name);
         let lock = fs::read_to_string(pinned.join("package-lock.json"))
             .with_context(|| format!("xtask/{name}/package-lock.json"))?;
@@ -41,7 +41,7 @@ impl Node {
         }
         println!("Installing {what} below target/xtask/{name}.");
         let mut npm = layout.command("npm");
-        // None of the packages needs its scripts, and npm itself runs under whatever Node the machine has. `npm ci`
+        // None of the packages needs its scripts, and npm itself runs under any Node of the machine. `npm ci`
         // would refuse a lock file without the packages for other systems, which not every registry has.
         npm.args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--engine-strict=false"]);
         npm.current_dir(&node.folder);
@@ -50,7 +50,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Returns the path of Node: the pinned one, or on other systems the machine's own.
+    /// Returns the path of Node: the pinned one, or on other systems the machine's.
     pub(crate) fn program(&self) -> PathBuf {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "x64",
@@ -81,7 +81,7 @@ impl Node {
     }
 }
 
-/// Makes an empty folder, whatever was there.
+/// Makes an empty folder; deletes an existing one.
 pub(crate) fn renew(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot empty `{}`", folder.display()))?;

@@ -1,39 +1,39 @@
 //! The admin page in a real browser: Chromium of the distribution, driven by Playwright.
 //!
-//! What is checked is in `tests/pages`; here is what the scripts need. Pictures of every page are left in
-//! `target/pages`.
+//! The checks are in `tests/pages`; this task provides what the scripts need. It leaves screenshots of every
+//! page in `target/pages`.
 
 use crate::layout::Layout;
-use crate::node::{Node, renew};
+use crate::node::{NodePackages, renew};
 use crate::{browser, run, steps};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// One script. Each check in it has a minute, and there are many; a tenth of this is usual.
+/// Timeout of one script. Each check in it has a minute, and there are many; a tenth of this is usual.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// How the scripts begin the line of a check that passed.
+/// Prefix of a passed check in the scripts' output.
 const PASSED: &str = "ok    ";
-/// An invented hub first, which shows everything; then a real one.
+/// A demo hub first, which shows everything; then a real one.
 const SCRIPTS: [&str; 2] = ["demo.mjs", "hub.mjs"];
-/// What the README shows, by the names of the pictures.
+/// The screenshots of the README, by name.
 const SHOWN: [(&str, &str); 2] = [("now-light", "now"), ("approval-hostile-dark", "approval")];
-/// How large a picture in the repository may be.
+/// Largest screenshot in the repository.
 const SHOWN_BYTES_MAX: u64 = 150 * 1024;
 
-/// What to do with the pictures.
+/// What to do with the screenshots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pictures {
+pub(crate) enum ScreenshotMode {
     Leave,
-    /// Take two of them into `docs/images`.
+    /// Copy two of them to `docs/images`.
     Keep,
 }
 
-/// Runs the scripts, and returns whether all was well.
-pub(crate) fn run(layout: &Layout, pictures: Pictures) -> Result<bool> {
+/// Runs the scripts, and returns whether all passed.
+pub(crate) fn run(layout: &Layout, pictures: ScreenshotMode) -> Result<bool> {
     let chromium = browser::find(layout)?;
-    let node = Node::install(layout)?;
+    let node = NodePackages::install(layout)?;
     let scripts = node.adopt(&layout.root.join("tests/pages"))?;
     steps::build(layout)?;
     let out = layout.pages();
@@ -52,26 +52,26 @@ pub(crate) fn run(layout: &Layout, pictures: Pictures) -> Result<bool> {
         run::start_log(&log)?;
         let start = Instant::now();
         let outcome = run::logged(&mut command, &log, SCRIPT_LIMIT, |_| println!("{script} …"))?;
-        let said = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
-        let passed = said.lines().filter(|line| line.starts_with(PASSED)).count();
-        said.lines().filter(|line| line.starts_with("figure:")).for_each(|line| println!("{line}"));
+        let output = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        let passed = output.lines().filter(|line| line.starts_with(PASSED)).count();
+        output.lines().filter(|line| line.starts_with("figure:")).for_each(|line| println!("{line}"));
         let took = start.elapsed().as_secs_f32();
-        // A script that checked nothing has not passed.
+        // A script without checks has not passed.
         if outcome.passed() && passed > 0 {
             println!("{PASSED} {script} ({passed} checks, {took:.1} s)");
         } else {
-            println!("\nFAILED {script} ({took:.1} s, {outcome})\n{}\n", said.trim_end());
+            println!("\nFAILED {script} ({took:.1} s, {outcome})\n{}\n", output.trim_end());
             failed += 1;
         }
     }
     println!("Pictures of every page are in {}", layout.shown(&out));
-    if failed == 0 && pictures == Pictures::Keep {
+    if failed == 0 && pictures == ScreenshotMode::Keep {
         keep(layout)?;
     }
     Ok(failed == 0)
 }
 
-/// Where the corpora are that are not part of the repository.
+/// Returns the folder of corpora that are not part of the repository.
 fn shared(layout: &Layout) -> PathBuf {
     match std::env::var_os("PORTCULLIS_SHARED") {
         Some(place) => place.into(),
@@ -79,7 +79,7 @@ fn shared(layout: &Layout) -> PathBuf {
     }
 }
 
-/// Takes the pictures for the README over.
+/// Copies the screenshots for the README.
 fn keep(layout: &Layout) -> Result<()> {
     let folder = layout.root.join("docs/images");
     fs::create_dir_all(&folder)?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::PathBuf;
 
-/// Makes the environment of a requirements file, unless it is there, and returns the path of its Python.
+/// Makes the environment of a requirements file, if missing, and returns the path of its Python.
 pub(crate) fn install(layout: &Layout, name: &str) -> Result<PathBuf> {
     let requirements = layout.root.join(format!("tests/clients/python/requirements-{name}.txt"));
     let wanted = fs::read_to_string(&requirements).with_context(|| requirements.display().to_string())?;

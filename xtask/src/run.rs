@@ -1,6 +1,6 @@
-//! Running programs: to their end, with their output in a log and a sign of life, or beside us.
+//! Child processes: run to their end with a log and a heartbeat, or in the background.
 //!
-//! Every wait has a limit, and whatever was started is ended by its id, its children first.
+//! Every wait has a timeout, and every started process is ended by its id, its children first.
 
 use anyhow::{Context, Result, anyhow};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,60 +11,63 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Whatever compiles. A cold build of everything takes ten minutes on two busy cores.
+/// Timeout of a build. A cold build of everything takes ten minutes on two busy cores.
 pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(45 * 60);
-/// Whatever downloads. Half a minute is usual.
+/// Timeout of a download. Half a minute is usual.
 pub(crate) const INSTALL_LIMIT: Duration = Duration::from_secs(10 * 60);
-/// How long a log is silent at most, so that whoever watches it knows that something still happens.
+/// Longest silence of a log, so that a person or a CI job sees that something still happens.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// How often a program is asked whether it has ended.
+/// Poll interval for the exit of a program.
 const POLL: Duration = Duration::from_millis(50);
-/// How long a program that was told to end may take.
+/// Grace period after a stop request.
 const END_LIMIT: Duration = Duration::from_secs(10);
-/// How long a server may take to say where it listens.
+/// Timeout until a server prints its address.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ProgramExit {
     Ended(ExitStatus),
     TimedOut(Duration),
 }
 
-impl Outcome {
+impl ProgramExit {
     pub(crate) fn passed(self) -> bool {
-        matches!(self, Outcome::Ended(status) if status.success())
+        matches!(self, ProgramExit::Ended(status) if status.success())
     }
 }
 
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for ProgramExit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Outcome::Ended(status) => write!(f, "{status}"),
-            Outcome::TimedOut(limit) => write!(f, "not done after {} s, so it was ended", limit.as_secs()),
+            ProgramExit::Ended(status) => write!(f, "{status}"),
+            ProgramExit::TimedOut(limit) => {
+                write!(f, "not done after {} s, so it was ended", limit.as_secs())
+            }
         }
     }
 }
 
 /// Runs a program to its end and shows its output.
-pub(crate) fn shown(command: &mut Command, limit: Duration) -> Result<Outcome> {
+pub(crate) fn shown(command: &mut Command, limit: Duration) -> Result<ProgramExit> {
     command.stdin(Stdio::null());
     wait_for(&mut spawn(command)?, limit, |_| ())
 }
 
-/// Runs a program to its end and adds its output to a log. `alive` is called now and then with the time it took.
+/// Runs a program to its end and appends its output to a log. `alive` is called periodically with the elapsed
+/// time.
 pub(crate) fn logged(
     command: &mut Command,
     log: &Path,
     limit: Duration,
     alive: impl FnMut(Duration),
-) -> Result<Outcome> {
+) -> Result<ProgramExit> {
     let output = append(log)?;
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     wait_for(&mut spawn(command)?, limit, alive)
 }
 
-/// Runs a program that prepares something. A failure shows its output.
+/// Runs a preparatory program. A failure shows its output.
 pub(crate) fn prepare(what: &str, command: &mut Command, log: &Path, limit: Duration) -> Result<()> {
     start_log(log)?;
     let outcome = logged(command, log, limit, |elapsed| println!("{what}: {} s …", elapsed.as_secs()))?;
@@ -82,75 +85,75 @@ pub(crate) fn start_log(log: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a program is there, by asking for its version.
+/// Returns whether a program is installed, by running it with `--version`.
 pub(crate) fn exists(command: &mut Command) -> bool {
     let quiet = command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())
 }
 
-/// Waits. There is no runtime here whose thread this could block.
+/// Sleeps. There is no async runtime here to block.
 #[expect(clippy::disallowed_methods, reason = "this program has no asynchronous runtime")]
 pub(crate) fn pause() {
     std::thread::sleep(POLL);
 }
 
-/// A program that runs beside us, until this is dropped at the latest.
-pub(crate) struct Background {
+/// A background program, which ends at the latest when this is dropped.
+pub(crate) struct BackgroundProcess {
     child: Child,
     stdout: Option<ChildStdout>,
 }
 
-/// How a program is told to end.
+/// How a program is asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// Its standard input ends.
+pub(crate) enum StopMethod {
+    /// Close its stdin.
     ByStdin,
     /// `SIGTERM`.
     BySignal,
 }
 
-impl Background {
-    /// Starts a program, with its standard error in a log.
-    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<Background> {
+impl BackgroundProcess {
+    /// Starts a program, with its stderr in a log.
+    pub(crate) fn start(command: &mut Command, log: &Path) -> Result<BackgroundProcess> {
         start_log(log)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(append(log)?);
         let mut child = spawn(command)?;
         let stdout = child.stdout.take();
-        Ok(Background { child, stdout })
+        Ok(BackgroundProcess { child, stdout })
     }
 
-    /// Reads what the program says first.
+    /// Parses the first output of the program.
     pub(crate) fn greeting<T: Send + 'static>(
         &mut self,
         read: impl FnOnce(&mut BufReader<ChildStdout>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let stdout = self.stdout.take().context("the greeting was read already")?;
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         std::thread::spawn(move || {
             let mut stdout = BufReader::new(stdout);
-            let _ = tell.send(read(&mut stdout));
-            // Whatever comes later is of no interest, but must not fill the pipe.
+            let _ = sender.send(read(&mut stdout));
+            // Later output is discarded, so that it cannot fill the pipe.
             let _ = io::copy(&mut stdout, &mut io::sink());
         });
-        told.recv_timeout(READY_LIMIT).context("the server does not say where it listens")?
+        receiver.recv_timeout(READY_LIMIT).context("the server does not say where it listens")?
     }
 
-    /// Returns everything that the program has started and that still runs.
+    /// Returns all running descendants of the program.
     pub(crate) fn descendants(&self) -> Vec<u32> {
         descendants(self.child.id())
     }
 
     /// Ends the program, and returns how it ended.
-    pub(crate) fn end(mut self, how: Told) -> Result<Outcome> {
+    pub(crate) fn end(mut self, how: StopMethod) -> Result<ProgramExit> {
         drop(self.child.stdin.take());
-        if how == Told::BySignal {
+        if how == StopMethod::BySignal {
             signal(self.child.id(), Signal::TERM);
         }
         wait_for(&mut self.child, END_LIMIT, |_| ())
     }
 }
 
-impl Drop for Background {
+impl Drop for BackgroundProcess {
     fn drop(&mut self) {
         end_tree(&mut self.child);
     }
@@ -166,18 +169,18 @@ fn spawn(command: &mut Command) -> Result<Child> {
     command.spawn().with_context(|| format!("cannot start `{program}`"))
 }
 
-/// Waits for a program to end; at the limit, ends it.
-fn wait_for(child: &mut Child, limit: Duration, mut alive: impl FnMut(Duration)) -> Result<Outcome> {
+/// Waits for a program to end; kills it at the timeout.
+fn wait_for(child: &mut Child, limit: Duration, mut alive: impl FnMut(Duration)) -> Result<ProgramExit> {
     let start = Instant::now();
     let mut beats = 1;
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(Outcome::Ended(status));
+            return Ok(ProgramExit::Ended(status));
         }
         let elapsed = start.elapsed();
         if elapsed > limit {
             end_tree(child);
-            return Ok(Outcome::TimedOut(limit));
+            return Ok(ProgramExit::TimedOut(limit));
         }
         if elapsed > HEARTBEAT * beats {
             beats += 1;
@@ -187,7 +190,7 @@ fn wait_for(child: &mut Child, limit: Duration, mut alive: impl FnMut(Duration))
     }
 }
 
-/// Ends a program that still runs, and everything it started.
+/// Kills a running program and all its descendants.
 fn end_tree(child: &mut Child) {
     if !matches!(child.try_wait(), Ok(None)) {
         return;
@@ -201,18 +204,18 @@ fn end_tree(child: &mut Child) {
 
 fn signal(id: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-        // One that has ended already is what was wanted.
+        // It may have ended already.
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Returns whether a process runs. One that has ended and that nobody has asked after does not.
+/// Returns whether a process runs. A zombie does not.
 pub(crate) fn is_running(id: u32) -> bool {
     let state = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     !state.is_empty() && !state.contains(") Z ")
 }
 
-/// Returns the children of a process, theirs, and so on. Only Linux tells.
+/// Returns all descendants of a process. Linux only.
 fn descendants(id: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for task in fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten() {
@@ -245,7 +248,7 @@ mod tests {
         let started = descendants(child.id());
         assert_eq!(started.len(), 2);
         let limit = Duration::from_millis(1);
-        assert_eq!(wait_for(&mut child, limit, |_| ()).unwrap(), Outcome::TimedOut(limit));
+        assert_eq!(wait_for(&mut child, limit, |_| ()).unwrap(), ProgramExit::TimedOut(limit));
         let is_running = |id: &u32| is_running(*id);
         while started.iter().any(is_running) && start.elapsed() < END_LIMIT {
             pause();
@@ -256,9 +259,9 @@ mod tests {
     #[test]
     fn a_server_says_where_it_is_and_ends_when_told() {
         let log = std::env::temp_dir().join(format!("xtask-{}", std::process::id())).join("server.log");
-        for how in [Told::ByStdin, Told::BySignal] {
+        for how in [StopMethod::ByStdin, StopMethod::BySignal] {
             let mut command = shell("trap 'exit 0' TERM; echo here; read line; exit 0");
-            let mut server = Background::start(&mut command, &log).unwrap();
+            let mut server = BackgroundProcess::start(&mut command, &log).unwrap();
             let said = server.greeting(|stdout| {
                 let mut line = String::new();
                 io::BufRead::read_line(stdout, &mut line)?;

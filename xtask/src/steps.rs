@@ -1,13 +1,13 @@
-//! `cargo xtask test`: every check, one after the other, and what came of them.
+//! `cargo xtask test`: runs every check and prints a summary.
 
 use crate::layout::Layout;
-use crate::run::{self, Outcome};
+use crate::run::{self, ProgramExit};
 use anyhow::Result;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How much of a failed step's output is shown. The end says what failed; the log has the rest.
+/// Lines of a failed step's output that are shown. The end says what failed; the log has the rest.
 const SHOWN_LINES_MAX: usize = 400;
 
 const BUILD: &str = "build";
@@ -16,15 +16,15 @@ const BUILD: &str = "build";
 struct Step {
     name: &'static str,
     what: &'static str,
-    /// The built programs, which are of no use when the build failed.
+    /// Whether it needs the built programs, and is skipped if the build failed.
     needs_build: bool,
-    plan: fn(&Layout) -> Vec<Words>,
+    plan: fn(&Layout) -> Vec<CommandWords>,
 }
 
-/// A command as a person would type it at the root of the repository.
-type Words = &'static [&'static str];
+/// A command as typed at the root of the repository.
+type CommandWords = &'static [&'static str];
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     Step {
         name: "format",
         what: "the code is formatted",
@@ -33,11 +33,17 @@ const STEPS: [Step; 12] = [
     },
     Step {
         name: "clippy",
-        what: "the compiler and Clippy have nothing to say",
+        what: "no warnings of the compiler and Clippy",
         needs_build: false,
         plan: |_| {
             vec![&["cargo", "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]]
         },
+    },
+    Step {
+        name: "words",
+        what: "type and file names, and the walkthroughs",
+        needs_build: false,
+        plan: |_| vec![&["cargo", "xtask", "words"]],
     },
     Step {
         name: "tests",
@@ -66,13 +72,13 @@ const STEPS: [Step; 12] = [
     },
     Step {
         name: "clients",
-        what: "Python SDK, TypeScript SDK and Inspector against the program",
+        what: "real clients: Python SDK, TypeScript SDK and Inspector",
         needs_build: true,
         plan: |_| vec![&["cargo", "xtask", "clients"]],
     },
     Step {
         name: "upstreams",
-        what: "real servers behind the program, and OpenCode before it",
+        what: "real upstream servers, and OpenCode as client",
         needs_build: true,
         plan: |_| vec![&["cargo", "xtask", "upstreams"]],
     },
@@ -84,7 +90,7 @@ const STEPS: [Step; 12] = [
     },
     Step {
         name: "calendars",
-        what: "the same events as a reference implementation finds",
+        what: "calendar events compared with a reference implementation",
         needs_build: false,
         plan: |_| vec![&["cargo", "xtask", "calendars"]],
     },
@@ -96,22 +102,23 @@ const STEPS: [Step; 12] = [
     },
 ];
 
-/// With the examples, whose dependencies are those of the tests: so nothing is compiled a second time with other features.
-const BUILD_WORDS: Words = &["cargo", "build", "--workspace", "--bins", "--examples", "--locked"];
+/// With the examples, whose dependencies are those of the tests, so that nothing is compiled twice with other
+/// features.
+const BUILD_WORDS: CommandWords = &["cargo", "build", "--workspace", "--bins", "--examples", "--locked"];
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum StepVerdict {
     Passed,
     Failed,
     Skipped,
 }
 
-struct Done {
+struct StepResult {
     name: &'static str,
-    verdict: Verdict,
+    verdict: StepVerdict,
     took: Duration,
-    /// Why it was skipped, or where to read on.
+    /// Why it was skipped, or where its log is.
     note: String,
 }
 
@@ -128,34 +135,34 @@ pub(crate) fn build(layout: &Layout) -> Result<()> {
     run::prepare("build", &mut command(layout, BUILD_WORDS), &layout.log("build-programs"), run::BUILD_LIMIT)
 }
 
-/// Runs all steps, or those that are named, and returns whether none failed.
+/// Runs all steps, or the named ones, and returns whether none failed.
 pub(crate) fn test(layout: &Layout, only: &[String]) -> Result<bool> {
     let chosen: Vec<&Step> =
         STEPS.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect();
-    let mut done: Vec<Done> = Vec::new();
+    let mut done: Vec<StepResult> = Vec::new();
     for (at, step) in chosen.iter().enumerate() {
         let label = format!("[{}/{}] {}", at + 1, chosen.len(), step.name);
         println!("{label}: {}", step.what);
         let start = Instant::now();
-        let build_failed = done.iter().any(|done| done.name == BUILD && done.verdict == Verdict::Failed);
+        let build_failed = done.iter().any(|done| done.name == BUILD && done.verdict == StepVerdict::Failed);
         let (verdict, note) = if step.needs_build && build_failed {
-            (Verdict::Skipped, "the build failed".to_owned())
+            (StepVerdict::Skipped, "the build failed".to_owned())
         } else {
             perform(layout, step, &label)?
         };
         let took = start.elapsed();
         let (word, seconds) = (word(&verdict), took.as_secs_f32());
         match verdict {
-            Verdict::Skipped => println!("{label}: {word}, {note}"),
-            Verdict::Passed | Verdict::Failed => println!("{label}: {word}, {seconds:.1} s"),
+            StepVerdict::Skipped => println!("{label}: {word}, {note}"),
+            StepVerdict::Passed | StepVerdict::Failed => println!("{label}: {word}, {seconds:.1} s"),
         }
-        done.push(Done { name: step.name, verdict, took, note });
+        done.push(StepResult { name: step.name, verdict, took, note });
     }
     print!("\n{}", summary(&done));
-    Ok(done.iter().all(|done| done.verdict != Verdict::Failed))
+    Ok(done.iter().all(|done| done.verdict != StepVerdict::Failed))
 }
 
-fn perform(layout: &Layout, step: &Step, label: &str) -> Result<(Verdict, String)> {
+fn perform(layout: &Layout, step: &Step, label: &str) -> Result<(StepVerdict, String)> {
     let log = layout.log(step.name);
     run::start_log(&log)?;
     let start = Instant::now();
@@ -164,37 +171,37 @@ fn perform(layout: &Layout, step: &Step, label: &str) -> Result<(Verdict, String
         let alive = |_| println!("{label}: {} s …", start.elapsed().as_secs());
         match run::logged(&mut command(layout, words), &log, run::BUILD_LIMIT, alive) {
             Ok(outcome) if outcome.passed() => {}
-            Ok(Outcome::Ended(status)) => failed.push((words, status.to_string())),
-            Ok(outcome @ Outcome::TimedOut(_)) => failed.push((words, outcome.to_string())),
+            Ok(ProgramExit::Ended(status)) => failed.push((words, status.to_string())),
+            Ok(outcome @ ProgramExit::TimedOut(_)) => failed.push((words, outcome.to_string())),
             Err(error) => failed.push((words, format!("{error:#}"))),
         }
     }
     if failed.is_empty() {
-        return Ok((Verdict::Passed, String::new()));
+        return Ok((StepVerdict::Passed, String::new()));
     }
     println!("{}", tail(&String::from_utf8_lossy(&fs::read(&log)?), SHOWN_LINES_MAX));
     println!("{label}: log     {}", layout.shown(&log));
     for (words, reason) in failed {
         println!("{label}: repeat  {}   ({reason})", words.join(" "));
     }
-    Ok((Verdict::Failed, layout.shown(&log).to_string()))
+    Ok((StepVerdict::Failed, layout.shown(&log).to_string()))
 }
 
-fn command(layout: &Layout, words: Words) -> Command {
+fn command(layout: &Layout, words: CommandWords) -> Command {
     let mut command = match words.first().copied().unwrap_or_default() {
         "cargo" => layout.cargo(),
         program => layout.command(layout.built(program.trim_start_matches("target/debug/"))),
     };
-    // A snapshot that differs is a failure, not something to write down.
+    // A differing snapshot is a failure and must not be accepted.
     command.args(words.get(1..).unwrap_or_default()).env("INSTA_UPDATE", "no");
-    // The output goes to a file; `TERM` is all that rustfmt looks at.
+    // The output goes to a file; rustfmt looks at `TERM` only.
     command.env("CARGO_TERM_COLOR", "never").env("TERM", "dumb");
     command
 }
 
-fn tests(layout: &Layout) -> Vec<Words> {
-    let documentation: Words = &["cargo", "test", "--workspace", "--doc", "--locked"];
-    let others: Words = if run::exists(layout.cargo().arg("nextest")) {
+fn tests(layout: &Layout) -> Vec<CommandWords> {
+    let documentation: CommandWords = &["cargo", "test", "--workspace", "--doc", "--locked"];
+    let others: CommandWords = if run::exists(layout.cargo().arg("nextest")) {
         &["cargo", "nextest", "run", "--workspace", "--locked", "--no-fail-fast"]
     } else {
         &["cargo", "test", "--workspace", "--lib", "--bins", "--tests", "--locked", "--no-fail-fast"]
@@ -202,16 +209,16 @@ fn tests(layout: &Layout) -> Vec<Words> {
     vec![others, documentation]
 }
 
-fn word(verdict: &Verdict) -> &'static str {
+fn word(verdict: &StepVerdict) -> &'static str {
     match verdict {
-        Verdict::Passed => "ok",
-        Verdict::Failed => "FAILED",
-        Verdict::Skipped => "skipped",
+        StepVerdict::Passed => "ok",
+        StepVerdict::Failed => "FAILED",
+        StepVerdict::Skipped => "skipped",
     }
 }
 
-/// Returns the table of steps, and the line that counts them.
-fn summary(done: &[Done]) -> String {
+/// Returns the table of steps and the totals.
+fn summary(done: &[StepResult]) -> String {
     let mut text = String::new();
     for done in done {
         let row = format!(
@@ -224,13 +231,14 @@ fn summary(done: &[Done]) -> String {
         text.push_str(row.trim_end());
         text.push('\n');
     }
-    let count = |verdict: Verdict| done.iter().filter(|done| done.verdict == verdict).count();
-    let (passed, failed, skipped) = (count(Verdict::Passed), count(Verdict::Failed), count(Verdict::Skipped));
+    let count = |verdict: StepVerdict| done.iter().filter(|done| done.verdict == verdict).count();
+    let (passed, failed, skipped) =
+        (count(StepVerdict::Passed), count(StepVerdict::Failed), count(StepVerdict::Skipped));
     text.push_str(&format!("\n{passed} passed, {failed} failed, {skipped} skipped\n"));
     text
 }
 
-/// Returns the last lines of a text, and says when there are others.
+/// Returns the last lines of a text, and says if there are more.
 fn tail(text: &str, lines_max: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let left_out = lines.len().saturating_sub(lines_max);
@@ -244,16 +252,16 @@ mod tests {
 
     #[test]
     fn the_summary_ends_with_the_count() {
-        let done = |name, verdict, note: &str| Done {
+        let done = |name, verdict, note: &str| StepResult {
             name,
             verdict,
             took: Duration::from_millis(1500),
             note: note.to_owned(),
         };
         let text = summary(&[
-            done("format", Verdict::Passed, ""),
-            done("build", Verdict::Failed, "target/xtask/logs/build.log"),
-            done("clients", Verdict::Skipped, "the build failed"),
+            done("format", StepVerdict::Passed, ""),
+            done("build", StepVerdict::Failed, "target/xtask/logs/build.log"),
+            done("clients", StepVerdict::Skipped, "the build failed"),
         ]);
         let expected = "\
 format       ok           1.5 s

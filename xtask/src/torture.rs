@@ -1,45 +1,44 @@
-//! `cargo xtask torture`: the long forms of the hard tests, and one table of what they counted.
+//! `cargo xtask torture`: the long forms of the stress tests, with one table of figures.
 //!
-//! A row is one or more programs. They print lines that begin with `figure:` (`portcullis_testkit::torture::Figure`),
-//! and everything they print goes to `target/torture/NAME.log`. Whatever is random follows from the seed that is
-//! printed first.
+//! A row is one or more programs. They print lines that begin with `figure:`, and all output goes to
+//! `target/torture/NAME.log`. Everything random follows from the seed that is printed first.
 
 mod fuzz;
 mod rows;
 mod table;
 
 use crate::layout::Layout;
-use crate::run::{self, Outcome};
+use crate::run::{self, ProgramExit};
 use anyhow::{Context, Result};
-use rows::{ROWS, Work};
+use rows::{ROWS, RowPlan};
 use std::fs;
 use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
-use table::{Figure, Report};
+use table::{FigureRow, TortureReport};
 
-/// How long one program of a row may take, its build included.
+/// Timeout of one program of a row, its build included.
 const ROW_LIMIT: Duration = Duration::from_secs(40 * 60);
-/// How long all rows take about, apart from building.
+/// Approximate duration of all rows, without building.
 pub(crate) const MINUTES: u64 = 10;
 
-/// What was asked for.
+/// The parsed options.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct TortureSettings {
     pub(crate) seed: Option<u64>,
     pub(crate) only: Vec<String>,
     pub(crate) minutes: u64,
     pub(crate) as_json: bool,
 }
 
-/// What a row is told.
-pub(crate) struct Told<'a> {
+/// The context of a row.
+pub(crate) struct RowContext<'a> {
     pub(crate) layout: &'a Layout,
     pub(crate) seed: u64,
     minutes: u64,
 }
 
-impl Told<'_> {
-    /// Returns how many there are of something of which the usual run has `usual`.
+impl RowContext<'_> {
+    /// Scales a count from the default duration to the requested one.
     pub(crate) fn count(&self, usual: u64) -> u64 {
         (usual * self.minutes / MINUTES).max(1)
     }
@@ -53,23 +52,23 @@ pub(crate) fn names() -> String {
     ROWS.iter().map(|row| row.name).collect::<Vec<_>>().join(", ")
 }
 
-/// Runs the rows, and returns whether all of them are as they should be.
-pub(crate) fn run(layout: &Layout, settings: &Settings) -> Result<bool> {
+/// Runs the rows, and returns whether all of them meet their targets.
+pub(crate) fn run(layout: &Layout, settings: &TortureSettings) -> Result<bool> {
     let seed = settings
         .seed
         .unwrap_or_else(|| std::collections::hash_map::RandomState::new().build_hasher().finish());
-    // Standard output is for the table, or for JSON.
+    // Stdout is for the table, or for JSON.
     eprintln!("seed {seed}");
-    let told = Told { layout, seed, minutes: settings.minutes };
+    let context = RowContext { layout, seed, minutes: settings.minutes };
     rows::build(layout)?;
-    let mut report = Report::new(seed);
+    let mut report = TortureReport::new(seed);
     for row in ROWS {
         if !settings.only.is_empty() && !settings.only.iter().any(|name| name == row.name) {
             continue;
         }
         eprintln!("{}: {}", row.name, row.what);
         let begun = Instant::now();
-        let figures = perform(&told, row)?;
+        let figures = perform(&context, row)?;
         let failed = figures.iter().any(|figure| figure.ok == Some(false));
         let word = if failed { "FAILED" } else { "done" };
         eprintln!("{}: {word}, {:.0} s", row.name, begun.elapsed().as_secs_f32());
@@ -83,29 +82,29 @@ pub(crate) fn run(layout: &Layout, settings: &Settings) -> Result<bool> {
     Ok(report.is_good())
 }
 
-fn perform(told: &Told<'_>, row: &rows::Row) -> Result<Vec<Figure>> {
-    let log = told.layout.torture(&format!("{}.log", row.name));
+fn perform(context: &RowContext<'_>, row: &rows::TortureRow) -> Result<Vec<FigureRow>> {
+    let log = context.layout.torture(&format!("{}.log", row.name));
     run::start_log(&log)?;
-    let commands = match (row.work)(told) {
-        Work::Run(commands) => commands,
-        Work::Skip(reason) => return Ok(vec![Figure::skipped(&reason)]),
+    let commands = match (row.work)(context) {
+        RowPlan::Run(commands) => commands,
+        RowPlan::Skip(reason) => return Ok(vec![FigureRow::skipped(&reason)]),
     };
     let mut failures = Vec::new();
     for mut command in commands {
         let outcome = run::logged(&mut command, &log, ROW_LIMIT, |_| ())?;
         if !outcome.passed() {
-            let shown = told.layout.shown(&log);
+            let shown = context.layout.shown(&log);
             let how = match outcome {
-                Outcome::Ended(status) => status.to_string(),
-                Outcome::TimedOut(_) => outcome.to_string(),
+                ProgramExit::Ended(status) => status.to_string(),
+                ProgramExit::TimedOut(_) => outcome.to_string(),
             };
-            failures.push(Figure::failed(&format!("{how}; see {shown}")));
+            failures.push(FigureRow::failed(&format!("{how}; see {shown}")));
         }
     }
     let text = fs::read(&log).with_context(|| log.display().to_string())?;
     let mut figures = (row.figures)(&String::from_utf8_lossy(&text));
     if figures.is_empty() && failures.is_empty() {
-        failures.push(Figure::failed("it counted nothing"));
+        failures.push(FigureRow::failed("it counted nothing"));
     }
     figures.extend(failures);
     Ok(figures)

@@ -1,46 +1,46 @@
-//! `cargo xtask upstreams`: real servers from the registries behind the built program.
+//! `cargo xtask upstreams`: real servers from the registries as upstreams of the built program.
 //!
-//! All of them stand behind one hub at the same time. Each has to be connected, to list its tools, and to do something
-//! whose result can be checked; when the hub has ended, nothing that it started may still run. Then OpenCode calls one
-//! of them through the hub, where the scripted model that it needs is at hand.
+//! All of them are upstreams of one hub at the same time. Each has to connect, to list its tools, and to
+//! execute a call with a known result. After the hub has ended, none of its processes may still run. Then
+//! OpenCode calls one of them through the hub, if the scripted model that it needs is available.
 
+mod local_page;
+mod mcp_http;
 mod opencode;
-mod page;
 mod servers;
-mod talk;
 
-use crate::hub::{self, Hub};
+use crate::hub::{self, HubUnderTest};
 use crate::layout::Layout;
 use crate::node::renew;
-use crate::run::{self, Told};
+use crate::run::{self, StopMethod};
 use crate::steps;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use servers::Server;
+use servers::RealServer;
 use std::time::{Duration, Instant};
 
-/// How long all servers together may take to be connected. A cold interpreter takes seconds.
+/// Timeout until all servers are connected. A cold interpreter takes seconds.
 const CONNECTED_LIMIT: Duration = Duration::from_secs(60);
-/// How long what the hub started may take to be gone after it.
+/// Timeout until the hub's processes are gone after it.
 const GONE_LIMIT: Duration = Duration::from_secs(5);
 
-/// Runs every server and every check, and returns whether all was well.
+/// Runs every server and every check, and returns whether all passed.
 pub(crate) fn run(layout: &Layout) -> Result<bool> {
-    let page = page::Page::open()?;
+    let page = local_page::LocalPage::open()?;
     let mut world = servers::install(layout, &page)?;
     steps::build(layout)?;
     let home = layout.work("upstreams");
     renew(&home)?;
     let servers = world.prepare(layout, &home)?;
-    let written: String = servers.iter().map(Server::section).collect();
+    let written: String = servers.iter().map(RealServer::section).collect();
     std::fs::write(home.join("portcullis.toml"), written)?;
-    let hub = Hub::start(layout, home, "upstreams-hub")?;
-    let mut checks = Checks::default();
+    let hub = HubUnderTest::start(layout, home, "upstreams-hub")?;
+    let mut checks = CheckTally::default();
     let began = Instant::now();
     wait_until_connected(layout, &hub)?;
     println!("{} servers in {:.1} s", servers.len(), began.elapsed().as_secs_f32());
     for server in &servers {
-        checks.note(&format!("{}: is connected", server.name), stands(layout, &hub, server));
+        checks.note(&format!("{}: is connected", server.name), check_connected(layout, &hub, server));
         for check in &server.checks {
             let what = format!("{}: {}", server.name, check.what);
             checks.note(&what, check.make(&hub, server));
@@ -51,21 +51,21 @@ pub(crate) fn run(layout: &Layout) -> Result<bool> {
     }
     opencode::run(layout, &hub, &mut checks)?;
     let started = hub.process.descendants();
-    checks.note("Something runs that the hub has started", told(!started.is_empty(), "nothing"));
-    let ended = hub.process.end(Told::BySignal)?;
-    checks.note("The hub ends when it is told to", told(ended.passed(), &ended.to_string()));
+    checks.note("The hub has started processes", ensure(!started.is_empty(), "nothing"));
+    let ended = hub.process.end(StopMethod::BySignal)?;
+    checks.note("The hub ends on SIGTERM", ensure(ended.passed(), &ended.to_string()));
     checks.note("Nothing is left running", gone(&started, GONE_LIMIT));
     checks.end()
 }
 
-/// What was checked.
+/// Totals of the checks.
 #[derive(Default)]
-pub(crate) struct Checks {
+pub(crate) struct CheckTally {
     passed: usize,
     failed: Vec<String>,
 }
 
-impl Checks {
+impl CheckTally {
     fn note(&mut self, what: &str, outcome: Result<()>) {
         match outcome {
             Ok(()) => {
@@ -86,20 +86,20 @@ impl Checks {
     }
 }
 
-fn told(good: bool, otherwise: &str) -> Result<()> {
+fn ensure(good: bool, otherwise: &str) -> Result<()> {
     if good { Ok(()) } else { bail!("{otherwise}") }
 }
 
-/// Returns what `mcp status` says of all servers.
-fn statuses(layout: &Layout, hub: &Hub) -> Result<Vec<Value>> {
+/// Returns the output of `mcp status` for all servers.
+fn statuses(layout: &Layout, hub: &HubUnderTest) -> Result<Vec<Value>> {
     let output = hub::portcullis(layout, &hub.home).args(["mcp", "status", "--json"]).output()?;
     let status: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("`mcp status`: {}", String::from_utf8_lossy(&output.stderr)))?;
     Ok(status["servers"].as_array().cloned().unwrap_or_default())
 }
 
-/// Waits until all servers are connected. One that is not after the limit is told by its check.
-fn wait_until_connected(layout: &Layout, hub: &Hub) -> Result<()> {
+/// Waits until all servers are connected. The check of a server reports a timeout.
+fn wait_until_connected(layout: &Layout, hub: &HubUnderTest) -> Result<()> {
     let began = Instant::now();
     loop {
         let statuses = statuses(layout, hub)?;
@@ -111,7 +111,7 @@ fn wait_until_connected(layout: &Layout, hub: &Hub) -> Result<()> {
     }
 }
 
-fn stands(layout: &Layout, hub: &Hub, server: &Server) -> Result<()> {
+fn check_connected(layout: &Layout, hub: &HubUnderTest, server: &RealServer) -> Result<()> {
     let statuses = statuses(layout, hub)?;
     let status = statuses.iter().find(|status| status["name"] == server.name).context("no such server")?;
     if status["status"] != "connected" || status["tools"].as_u64() == Some(0) {
@@ -123,7 +123,7 @@ fn stands(layout: &Layout, hub: &Hub, server: &Server) -> Result<()> {
     }
 }
 
-/// Waits a moment until none of these processes runs.
+/// Waits until none of these processes runs.
 fn gone(ids: &[u32], limit: Duration) -> Result<()> {
     let began = Instant::now();
     loop {
@@ -160,10 +160,10 @@ mod tests {
 
     #[test]
     fn one_failed_check_fails_all_and_none_is_no_success() {
-        let mut checks = Checks::default();
+        let mut checks = CheckTally::default();
         checks.note("good", Ok(()));
         checks.note("bad", Err(anyhow::anyhow!("why")));
         assert!(!checks.end().unwrap());
-        assert!(!Checks::default().end().unwrap());
+        assert!(!CheckTally::default().end().unwrap());
     }
 }

@@ -1,15 +1,15 @@
-// Colours for Starlark: in a text that is only read, and behind the field in which one is written.
+// Starlark syntax highlighting, for read-only source and behind the edit field.
 
 const WORDS = new Set(
   "and break continue def elif else for if in lambda load not or pass return while True False None".split(" "),
 );
-/** Longer texts are shown without colours, so that typing stays quick. */
+/** Longer texts are not highlighted, so that typing stays fast. */
 const COLOURED_CHARS_MAX = 60_000;
 
 const TOKEN =
   /(?<note>#[^\n]*)|(?<text>[rb]?(?:"""[\s\S]*?(?:"""|$)|'''[\s\S]*?(?:'''|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?))|(?<number>\b\d[\w.]*)|(?<name>[A-Za-z_]\w*)(?<call>\s*\()?/g;
 
-/** Cuts a text into parts with a kind; what is nothing special has none. */
+/** Tokenizes a text; plain text has no kind. */
 export function parts(text) {
   const found = [];
   let from = 0;
@@ -40,7 +40,7 @@ function piece(kind, node) {
   return span;
 }
 
-/** Colours a text that is there already. The marks of hidden characters stay the elements that they are. */
+/** Highlights an element. The marks of hidden characters are kept. */
 function colour(place) {
   const text = place.textContent;
   const nodes = [...place.childNodes];
@@ -73,7 +73,7 @@ function light(editor) {
   editor.prepend(behind);
   editor.classList.add("lit");
   const show = () => {
-    // The last line needs something in it to have a height.
+    // An empty last line would have no height.
     const text = `${field.value}\n`;
     behind.replaceChildren(
       ...parts(text).map(({ kind, from, to }) => piece(kind, document.createTextNode(text.slice(from, to)))),
@@ -86,7 +86,7 @@ function light(editor) {
     field.setRangeText("    ", field.selectionStart, field.selectionEnd, "end");
     show();
   });
-  // Escape lets the next Tab leave the field, for those who have no mouse.
+  // After Escape, Tab leaves the field, for keyboard users.
   field.addEventListener("keyup", (event) => {
     if (event.key === "Escape") field.dataset.escaped = "yes";
   });

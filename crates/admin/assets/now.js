@@ -1,20 +1,20 @@
-// What happens, as it happens. The stream tells rows that are ready to be shown; here they are only put in place, at
-// most once per frame, and as text.
+// Live updates by server-sent events. The stream sends finished rows; here they are only inserted, as text, at most once
+// per frame.
 
 import { toast } from "./page.js";
 
-/** How many calls the list holds. Older ones are in the audit log. */
+/** Rows in the list. Older calls are in the audit log. */
 const ROWS_MAX = 200;
-/** How many new calls in one frame are shown to be new. More would only flicker, and cost. */
+/** New rows per frame that are highlighted. More would only flicker, and cost. */
 const FRESH_MAX = 8;
-/** How often the list is drawn at most. */
+/** Minimum interval between redraws. */
 const DRAW_EVERY_MS = 150;
-/** Of the time, drawing takes one part in so many at most; a slow machine draws less often, and stays usable. */
+/** Drawing takes at most 1/4 of the time, so a slow machine redraws less often and stays usable. */
 const DRAW_SHARE = 4;
-/** How often a screen reader is told a summary. */
+/** Interval of the screen reader summary. */
 const SPOKEN_EVERY_MS = 10_000;
-/** How long to wait before connecting again, doubled each time up to the last. */
-const AGAIN_MS = [1_000, 2_000, 4_000, 8_000, 15_000];
+/** Reconnect backoff. */
+const BACKOFF_MS = [1_000, 2_000, 4_000, 8_000, 15_000];
 
 const section = document.querySelector("[data-live]");
 const list = section?.querySelector("[data-calls]");
@@ -25,9 +25,9 @@ const missedPlace = section?.querySelector("[data-missed]");
 const pause = section?.querySelector("[data-pause]");
 const empty = section?.querySelector("[data-no-calls]");
 
-/** Rows by the number of their call. */
+/** Rows by call ID. */
 const rows = new Map();
-/** What came since the last frame, newest last, by the number of the call. */
+/** Calls since the last frame, newest last, by call ID. */
 let waiting = new Map();
 let isFrameAsked = false;
 /** When the list may be drawn again. */
@@ -68,7 +68,7 @@ function newRow(call) {
   args.textContent = call.arguments;
   const outcome = cell("Outcome", "");
   outcome.append(document.createElement("span"));
-  row.append(time, client, what, args, outcome, cell("Took", "end nowrap number"));
+  row.append(time, client, what, args, outcome, cell("Duration", "end nowrap number"));
   return row;
 }
 
@@ -79,18 +79,18 @@ function fill(row, call) {
   row.cells[5].textContent = call.took;
 }
 
-/** Puts in place what came since the last frame. */
+/** Draws the calls since the last frame. */
 function draw() {
   isFrameAsked = false;
   const start = performance.now();
   mayDraw = start + DRAW_EVERY_MS;
-  // After this frame, when the browser has done its part.
+  // After this frame, so that layout and paint are included.
   setTimeout(() => {
     const now = performance.now();
     mayDraw = Math.max(mayDraw, now + (now - start) * (DRAW_SHARE - 1));
   });
   if (!list || waiting.size === 0) return;
-  // Of more than fit, the oldest would be gone again at once.
+  // Older ones would be removed again at once.
   const calls = [...waiting.values()].slice(-ROWS_MAX);
   waiting = new Map();
   const fresh = document.createDocumentFragment();
@@ -118,13 +118,13 @@ function draw() {
 function ask() {
   if (isPaused || isFrameAsked) return;
   isFrameAsked = true;
-  // Not in every frame: what changes faster than this cannot be read, only paid for.
+  // Throttled: faster changes cannot be read.
   setTimeout(() => requestAnimationFrame(draw), Math.max(0, mayDraw - performance.now()));
 }
 
 function take(calls) {
   for (const call of calls) {
-    // Taken out first, so that the newest state is last.
+    // Deleted first, so that the newest state is last in the map.
     waiting.delete(call.call);
     waiting.set(call.call, call);
     if (call.ended) {
@@ -132,13 +132,13 @@ function take(calls) {
       if (call.tone === "bad") failed += 1;
     }
   }
-  // While nobody looks, or while it is held, only what would still be shown is kept.
+  // Bounds the queue while the page is hidden or paused.
   if (waiting.size > ROWS_MAX * 2) waiting = new Map([...waiting].slice(-ROWS_MAX));
   ask();
 }
 
-/** Puts a number in all its places, by the key of its page. */
-function tellCount(key, count) {
+/** Updates all counters of a section. */
+function setCount(key, count) {
   for (const place of document.querySelectorAll(`[data-count="${key}"]`)) {
     place.hidden = count === 0 && place.closest("nav") !== null;
     place.classList.toggle("some", count > 0);
@@ -147,23 +147,23 @@ function tellCount(key, count) {
   }
 }
 
-function tellScripts(count) {
+function setScripts(count) {
   const before = scriptsWait;
   scriptsWait = count;
-  tellCount("r", count);
+  setCount("r", count);
   if (before === undefined || before === count) return;
-  if (count > before) toast(count === 1 ? "A script waits for your decision." : `${count} scripts wait for your decision.`);
+  if (count > before) toast(count === 1 ? "1 script needs approval." : `${count} scripts need approval.`);
   renewCards();
 }
 
-function tellWaiting(count) {
+function setWaiting(count) {
   const before = waits;
   waits = count;
-  tellCount("a", count);
+  setCount("a", count);
   if (before === undefined || before === count) return;
   const changed = section.querySelector("[data-changed]");
   if (changed) changed.hidden = false;
-  if (count > before) toast(count === 1 ? "A call waits for your decision." : `${count} calls wait for your decision.`);
+  if (count > before) toast(count === 1 ? "1 call needs approval." : `${count} calls need approval.`);
   renewCards();
 }
 
@@ -172,7 +172,7 @@ function renewCards() {
   if (cards) askForCards(cards);
 }
 
-/** The cards of what waits come from the page itself, so that they are made in one place. */
+/** Reloads the pending cards from the page, so that they are rendered in one place only. */
 async function askForCards(place) {
   try {
     const answer = await fetch("/admin", { headers: { accept: "text/html" }, redirect: "error" });
@@ -181,18 +181,18 @@ async function askForCards(place) {
     const fresh = page.querySelector("[data-waiting]");
     if (fresh && !place.contains(document.activeElement)) place.replaceChildren(...fresh.children);
   } catch {
-    // The next change asks again.
+    // The next change retries.
   }
 }
 
-function drawPlots(told) {
-  for (const [name, paths] of Object.entries(told.plots)) {
+function drawPlots(update) {
+  for (const [name, paths] of Object.entries(update.plots)) {
     const plot = document.querySelector(`[data-plot="${CSS.escape(name)}"]`);
     plot?.querySelector(".area")?.setAttribute("d", paths.area);
     plot?.querySelector(".line:not(.second)")?.setAttribute("d", paths.line);
     if (paths.second) plot?.querySelector(".second")?.setAttribute("d", paths.second);
   }
-  for (const [name, text] of Object.entries(told.figures)) {
+  for (const [name, text] of Object.entries(update.figures)) {
     const place = document.querySelector(`[data-figure="${CSS.escape(name)}"]`);
     if (place) place.textContent = text;
   }
@@ -202,25 +202,25 @@ function connect() {
   source = new EventSource(section.dataset.live);
   source.addEventListener("open", () => {
     tries = 0;
-    say("live", "live");
+    say("Live", "live");
   });
   source.addEventListener("calls", (event) => take(JSON.parse(event.data)));
-  source.addEventListener("waiting", (event) => tellWaiting(JSON.parse(event.data)));
-  source.addEventListener("scripts", (event) => tellScripts(JSON.parse(event.data)));
+  source.addEventListener("waiting", (event) => setWaiting(JSON.parse(event.data)));
+  source.addEventListener("scripts", (event) => setScripts(JSON.parse(event.data)));
   source.addEventListener("hour", (event) => drawPlots(JSON.parse(event.data)));
   source.addEventListener("missed", (event) => {
     missed += JSON.parse(event.data);
-    if (missedPlace) missedPlace.textContent = `${missed} not shown, because there were too many at once`;
+    if (missedPlace) missedPlace.textContent = `${missed} calls skipped`;
   });
   source.addEventListener("error", () => {
-    // The browser would try again by itself, but for ever and at once, also when nobody is signed in any more.
-    // One that was refused, and not only cut off: most often because nobody is signed in any more.
+    // Closed here, because the browser would reconnect at once and forever, even without a session. `CLOSED` means that
+    // the server refused the stream, most often because the session expired.
     const isRefused = source.readyState === EventSource.CLOSED;
     source.close();
     source = undefined;
     if (document.hidden) return;
-    say(isRefused ? "not connected: load the page again" : "not connected, trying again", "lost");
-    setTimeout(connectIfSeen, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]);
+    say(isRefused ? "Disconnected. Reload the page" : "Reconnecting", "lost");
+    setTimeout(connectIfSeen, BACKOFF_MS[Math.min(tries, BACKOFF_MS.length - 1)]);
     tries += 1;
   });
 }
@@ -229,12 +229,12 @@ function connectIfSeen() {
   if (!document.hidden && !source) connect();
 }
 
-// A page that nobody sees needs no connection, of which browsers have few.
+// A hidden page needs no connection; browsers limit connections per host.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     source?.close();
     source = undefined;
-    say("held while out of sight", "");
+    say("Paused in background", "");
   } else {
     connectIfSeen();
   }
@@ -243,13 +243,13 @@ document.addEventListener("visibilitychange", () => {
 pause?.addEventListener("click", () => {
   isPaused = !isPaused;
   pause.setAttribute("aria-pressed", String(isPaused));
-  pause.textContent = isPaused ? "Go on" : "Pause";
+  pause.textContent = isPaused ? "Resume" : "Pause";
   ask();
 });
 
 setInterval(() => {
   if (!spoken || seen === 0) return;
-  spoken.textContent = `${seen} calls ended, ${failed} of them not well.`;
+  spoken.textContent = `${seen} calls finished, ${failed} failed.`;
   seen = 0;
   failed = 0;
 }, SPOKEN_EVERY_MS);

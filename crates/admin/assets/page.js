@@ -1,16 +1,16 @@
-// What every page can do beyond links and forms. Nothing here is needed to decide anything.
+// Progressive enhancement of every page: relative times, copy buttons, keyboard shortcuts. No decision needs it.
 
 const root = document.documentElement;
 root.classList.add("scripted");
 
-/** How often "3 min ago" is said anew. */
+/** Refresh interval of relative times. */
 const AGO_EVERY_MS = 20_000;
-/** How long the second key of `g a` may take. */
+/** Timeout for the second key of a shortcut such as `g a`. */
 const SECOND_KEY_MS = 1_500;
-/** How long a toast stays. */
+/** How long a toast is shown. */
 const TOAST_MS = 6_000;
 
-/** Says something in the corner, also to screen readers. Only ever as text. */
+/** Shows a toast, also to screen readers. Text only, never HTML. */
 export function toast(text) {
   const place = document.querySelector(".toasts");
   if (!place) return;
@@ -20,7 +20,7 @@ export function toast(text) {
   setTimeout(() => note.remove(), TOAST_MS);
 }
 
-/** The same words as `ago` in src/page/words.rs. */
+/** Formats like `ago` in src/page/formatting.rs. */
 export function ago(then, now) {
   const seconds = Math.round((now - then) / 1000);
   const [past, s] = [seconds >= 0, Math.abs(seconds)];
@@ -33,21 +33,21 @@ export function ago(then, now) {
   return past ? `${amount} ago` : `in ${amount}`;
 }
 
-function sayTimesAnew() {
+function refreshTimes() {
   const now = Date.now();
   for (const time of document.querySelectorAll("time[data-ago]")) {
     const then = Date.parse(time.dateTime);
     if (!Number.isNaN(then)) time.textContent = ago(then, now);
   }
 }
-setInterval(sayTimesAnew, AGO_EVERY_MS);
+setInterval(refreshTimes, AGO_EVERY_MS);
 
-// On a phone the pages are one row that scrolls; where one is should be seen.
+// On a phone the navigation is a scrolling row; the current section should be visible.
 const here = document.querySelector(".pages [aria-current]");
 const pages = here?.closest(".pages");
 if (pages) pages.scrollLeft = here.offsetLeft - (pages.clientWidth - here.offsetWidth) / 2;
 
-// What a form was answered with is where the reader goes on.
+// Move the focus to the result of a form.
 const answer = document.querySelector("[data-focus]");
 if (answer) {
   answer.focus({ preventScroll: true });
@@ -64,19 +64,19 @@ document.addEventListener("click", async (event) => {
       await navigator.clipboard.writeText(text);
       toast("Copied.");
     } catch {
-      toast("The browser does not let this page copy. Select the text instead.");
+      toast("Could not copy. Select the text instead.");
     }
   }
 });
 
-// A form is sent once, however often its button is pressed.
+// Prevents double submits.
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (form.method === "dialog") return;
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "yes";
 });
-// Also when the reader comes back to a page that the browser kept.
+// Also for pages restored from the back/forward cache.
 addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });

@@ -1,5 +1,5 @@
-// The secret of the link is after the `#`, which is not sent when a page is asked for. Here it goes into the form, and
-// out of the address and the history.
+// The secret of the link is in the URL fragment, which browsers do not send. Move it to the form, and remove it from the
+// address bar and history.
 
 const field = document.getElementById("link");
 const secret = location.hash.slice(1);

@@ -1,8 +1,8 @@
-//! `/api/v1`: what the page and programs use.
+//! The JSON API at `/api/v1`.
 //!
-//! One table says which routes there are, what each takes and gives, and what it does ([`table`]). The router and the
-//! OpenAPI document are both made from it. Every route needs a session, unless the table says that anyone may come;
-//! every route that is not a `GET` changes something, and needs the token of the session as well.
+//! One table ([`table`]) lists the routes with their inputs, outputs and summaries; the router and the OpenAPI document
+//! are generated from it. Every route needs a session unless the table makes it public; every route other than `GET`
+//! also needs the CSRF token.
 
 mod events;
 mod openapi;
@@ -12,26 +12,26 @@ mod table;
 
 pub use openapi::document;
 
-use crate::clean::Clean;
-use crate::problem::{Code, Problem};
-use crate::sign_in::{Sender, Visitor, came_from};
-use crate::{App, body};
+use crate::problem::{Problem, ProblemCode};
+use crate::redacted_desk::RedactedValue;
+use crate::sign_in::{RequestOrigin, Visitor, request_origin};
+use crate::{AdminApp, body};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{RawPathParams, Request};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
-use events::Streams;
-use portcullis_server::http::CameFrom;
-use route::{Access, Ask, Given, Input, Route, Work};
+use events::StreamSlots;
+use portcullis_server::http::PeerAddr;
+use route::{ApiRequest, InputSource, RawInput, Route, RouteAccess, RouteKind};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, OnceLock};
 
-/// What all paths begin with.
+/// Path prefix of the API.
 pub const ROOT: &str = "/api/v1";
 
-/// Who may call a route, and how, for whoever wants to check all of them.
+/// A route and its access, for tests that check all routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteInfo {
     pub method: Method,
@@ -39,18 +39,18 @@ pub struct RouteInfo {
     pub needs_session: bool,
 }
 
-/// Returns every route there is.
+/// Returns all routes.
 pub fn routes() -> Vec<RouteInfo> {
     let info = |route: Route| RouteInfo {
         method: route.method,
         path: format!("{ROOT}{}", route.path),
-        needs_session: route.access == Access::Session,
+        needs_session: route.access == RouteAccess::Session,
     };
     table::routes().into_iter().map(info).collect()
 }
 
-pub(crate) fn router(app: App) -> Router {
-    let state = Arc::new(State { app, streams: Streams::default() });
+pub(crate) fn router(app: AdminApp) -> Router {
+    let state = Arc::new(ApiState { app, streams: StreamSlots::default() });
     let mut router = Router::new();
     for route in table::routes() {
         if route.for_scripts && !state.app.counter.has_scripts() {
@@ -74,31 +74,28 @@ pub(crate) fn router(app: App) -> Router {
         router = router.route(&path, on(filter, handler));
     }
     router.fallback(async || {
-        refusal(
-            Problem::not_found("there is nothing here")
-                .hint("`GET /api/v1/openapi.json` tells what there is"),
-        )
+        refusal(Problem::not_found("no such route").hint("`GET /api/v1/openapi.json` lists the routes"))
     })
 }
 
-struct State {
-    app: App,
-    streams: Streams,
+struct ApiState {
+    app: AdminApp,
+    streams: StreamSlots,
 }
 
-async fn answer(state: &State, route: &Route, params: &RawPathParams, request: Request) -> Response {
+async fn answer(state: &ApiState, route: &Route, params: &RawPathParams, request: Request) -> Response {
     let (ask, body) = match admit(state, route, params, request) {
         Ok(admitted) => admitted,
         Err(problem) => return refusal(problem),
     };
     match &route.work {
-        Work::Json(run) => {
+        RouteKind::Json(run) => {
             let answered = async {
                 let bytes = match route.input {
-                    Input::Body(_) => body::read(body).await.map_err(Clean::words)?,
-                    Input::Query(_) => bytes::Bytes::new(),
+                    InputSource::Body(_) => body::read(body).await.map_err(RedactedValue::trusted)?,
+                    InputSource::Query(_) => bytes::Bytes::new(),
                 };
-                let given = Given { query: &ask.query, body: &bytes };
+                let given = RawInput { query: &ask.query, body: &bytes };
                 run(&ask, given).await
             };
             match answered.await {
@@ -106,39 +103,40 @@ async fn answer(state: &State, route: &Route, params: &RawPathParams, request: R
                 Err(problem) => with_cookie(refusal_clean(problem), &ask),
             }
         }
-        Work::Events => events::stream(&state.streams, &state.app, ask),
+        RouteKind::Events => events::stream(&state.streams, &state.app, ask),
     }
 }
 
-/// The check before every route: who asks, and whether they may ask this.
+/// Access control of every route: origin, session, CSRF token, content type.
 fn admit(
-    state: &State,
+    state: &ApiState,
     route: &Route,
     params: &RawPathParams,
     request: Request,
-) -> Result<(Ask, Body), Problem> {
+) -> Result<(ApiRequest, Body), Problem> {
     let (parts, body) = request.into_parts();
     let headers = &parts.headers;
-    // A page of another site or port gets nothing, not even a refusal that depends on who is signed in.
-    if came_from(headers) == Sender::Elsewhere {
-        return Err(Problem::new(Code::Forbidden, "this request comes from another page"));
+    // Checked first: a cross-origin response must not depend on whether a session exists.
+    if request_origin(headers) == RequestOrigin::Elsewhere {
+        return Err(Problem::new(ProblemCode::Forbidden, "cross-origin request refused"));
     }
     let session = state.app.sign_in.session(headers);
     match (route.access, &session) {
-        (Access::Anyone, _) => {}
-        (Access::Session, None) => {
-            let problem = Problem::new(Code::SignInNeeded, "nobody is signed in, or not any more");
-            return Err(problem.hint("sign in at /admin; the token of a client is of no use here"));
+        (RouteAccess::Anyone, _) => {}
+        (RouteAccess::Session, None) => {
+            let problem =
+                Problem::new(ProblemCode::SignInNeeded, "not signed in, or the session has expired");
+            return Err(problem.hint("sign in at /admin; client tokens are not accepted here"));
         }
-        (Access::Session, Some(_)) if route.method == Method::GET => {}
-        (Access::Session, Some(session)) => session.may_change(headers, None)?,
+        (RouteAccess::Session, Some(_)) if route.method == Method::GET => {}
+        (RouteAccess::Session, Some(session)) => session.verify_csrf(headers, None)?,
     }
-    if matches!(route.input, Input::Body(_)) && !is_json(headers) {
-        return Err(Problem::invalid("the body has to be JSON").hint("send `Content-Type: application/json`"));
+    if matches!(route.input, InputSource::Body(_)) && !is_json(headers) {
+        return Err(Problem::invalid("the body must be JSON").hint("send `Content-Type: application/json`"));
     }
-    // Only a test without a connection has no address.
-    let from = parts.extensions.get::<CameFrom>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |from| from.0);
-    let ask = Ask {
+    // Only tests without a connection have no peer address.
+    let from = parts.extensions.get::<PeerAddr>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |from| from.0);
+    let ask = ApiRequest {
         counter: state.app.counter.clone(),
         sign_in: state.app.sign_in.clone(),
         visitor: Visitor::new(from, headers),
@@ -151,13 +149,13 @@ fn admit(
     Ok((ask, body))
 }
 
-/// A form of another site cannot say this.
+/// Requires `application/json`, which a cross-site form cannot send.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
-fn with_cookie(mut response: Response, ask: &Ask) -> Response {
+fn with_cookie(mut response: Response, ask: &ApiRequest) -> Response {
     if let Some(cookie) = ask.cookie.get() {
         response.headers_mut().insert(header::SET_COOKIE, cookie.clone());
     }
@@ -171,12 +169,12 @@ fn respond(status: StatusCode, json: Vec<u8>) -> Response {
     response
 }
 
-/// An answer in the hub's own words.
+/// An error response with a constant message.
 pub(crate) fn refusal(problem: Problem) -> Response {
-    refusal_clean(Clean::words(problem))
+    refusal_clean(RedactedValue::trusted(problem))
 }
 
-fn refusal_clean(problem: Clean<Problem>) -> Response {
-    let json = route::written(&*problem).unwrap_or_default().into_bytes();
+fn refusal_clean(problem: RedactedValue<Problem>) -> Response {
+    let json = route::to_visible_json(&*problem).unwrap_or_default().into_bytes();
     respond(problem.code.status(), json)
 }

@@ -1,8 +1,8 @@
-//! What an administrator sees and does, as plain types.
+//! The admin service: queries and commands of an administrator, as plain types.
 //!
-//! The JSON API and the page are two ways to the same [`Desk`]. It knows nothing of HTTP, and they know nothing of
-//! files, configuration or guards. Neither holds a `Desk` itself: they ask through [`crate::Counter`], which takes
-//! secrets out of every answer.
+//! The JSON API and the page both use [`Desk`]. It is independent of HTTP; they are independent of files, configuration
+//! and guards. Neither holds a `Desk` itself: they go through [`crate::RedactedDesk`], which redacts secrets from every
+//! response.
 
 mod approvals;
 mod audit;
@@ -33,147 +33,147 @@ pub use tools::*;
 use crate::problem::Problem;
 use portcullis_core::{BoxFuture, Secret};
 
-/// What a question or an order ends in.
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, Problem>>;
+/// The result of a query or command.
+pub type DeskFuture<'a, T> = BoxFuture<'a, Result<T, Problem>>;
 
-/// Stands in an answer where a value goes that is shown only once. See [`Showing`].
+/// Placeholder for a value that is shown once. See [`OneTimeReveal`].
 pub const SHOWN_HERE: &str = "\u{e000}shown-once\u{e000}";
 
-/// An answer with one value in it that must be seen, although it looks like a secret or is one.
+/// A response with one value that must pass redaction, such as a new token.
 ///
-/// In `answer` it is [`SHOWN_HERE`]. It is put in its place after everything else has been looked through.
-pub struct Showing<T> {
+/// `answer` contains [`SHOWN_HERE`], which is replaced by the value after redaction.
+pub struct OneTimeReveal<T> {
     pub answer: T,
     pub shown: Secret<String>,
 }
 
-/// Who decides, for whoever reads the record later.
+/// The administrator who acts, for the audit trail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actor {
     /// The name of the administrator.
     pub name: String,
 }
 
-/// Everything an administrator can see and do, except signing in.
+/// All queries and commands of an administrator, except signing in.
 ///
-/// An implementation answers from what is now, not from what it remembers, and checks every input again: what it
-/// is given came over HTTP. Orders that change something name what was seen (a digest, a version), and are refused with
-/// [`crate::Code::Changed`] where that is not so any more.
+/// An implementation reads current state, without a cache, and validates every input: inputs come over HTTP. Commands
+/// carry the state that the administrator saw (a digest, a version) and fail with [`crate::ProblemCode::Changed`] if it
+/// is stale (optimistic concurrency).
 pub trait Desk: Send + Sync + 'static {
-    fn overview(&self) -> Answer<'_, Overview>;
+    fn overview(&self) -> DeskFuture<'_, Overview>;
 
-    /// The last calls, newest first, as far as they are in memory; older ones are in the audit log.
-    fn recent_calls(&self) -> Answer<'_, RecentCalls>;
+    /// Recent calls from the ring buffer, newest first; older ones are in the audit log.
+    fn recent_calls(&self) -> DeskFuture<'_, RecentCalls>;
 
-    /// What happens from now on. Costs the road nothing while nobody listens.
-    fn listen(&self) -> Listener;
+    /// Subscribes to events. Calls pay nothing while there is no subscriber.
+    fn listen(&self) -> AdminEventStream;
 
-    fn approvals(&self, wanted: WantedApprovals) -> Answer<'_, Approvals>;
+    fn approvals(&self, wanted: ApprovalFilter) -> DeskFuture<'_, ApprovalList>;
 
-    fn approval(&self, id: String) -> Answer<'_, ApprovalWhole>;
+    fn approval(&self, id: String) -> DeskFuture<'_, ApprovalDetail>;
 
-    fn decide(&self, id: String, decision: Decide, by: Actor) -> Answer<'_, Decided>;
+    fn decide(&self, id: String, decision: DecideApproval, by: Actor) -> DeskFuture<'_, DecisionReceipt>;
 
-    fn clients(&self) -> Answer<'_, Clients>;
+    fn clients(&self) -> DeskFuture<'_, ClientList>;
 
-    fn add_client(&self, new: AddClient, by: Actor) -> Answer<'_, Showing<ClientMade>>;
+    fn add_client(&self, new: AddClient, by: Actor) -> DeskFuture<'_, OneTimeReveal<CreatedClient>>;
 
-    fn change_client(&self, name: String, change: ChangeClient, by: Actor) -> Answer<'_, ClientShown>;
+    fn change_client(&self, name: String, change: ChangeClient, by: Actor) -> DeskFuture<'_, ClientView>;
 
-    fn revoke_client(&self, name: String, by: Actor) -> Answer<'_, Done>;
+    fn revoke_client(&self, name: String, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    fn secrets(&self) -> Answer<'_, Secrets>;
+    fn secrets(&self) -> DeskFuture<'_, SecretList>;
 
-    fn set_secret(&self, name: String, new: SetSecret, by: Actor) -> Answer<'_, SecretShown>;
+    fn set_secret(&self, name: String, new: SetSecret, by: Actor) -> DeskFuture<'_, SecretView>;
 
-    /// Replaces the places that a secret may be sent to.
-    fn grant_secret(&self, name: String, grants: GrantSecret, by: Actor) -> Answer<'_, SecretShown>;
+    /// Replaces the allowed hosts of a secret.
+    fn grant_secret(&self, name: String, grants: GrantSecret, by: Actor) -> DeskFuture<'_, SecretView>;
 
-    fn remove_secret(&self, name: String, by: Actor) -> Answer<'_, Done>;
+    fn remove_secret(&self, name: String, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    fn servers(&self) -> Answer<'_, Servers>;
+    fn servers(&self) -> DeskFuture<'_, ServerList>;
 
-    fn server(&self, name: String) -> Answer<'_, ServerWhole>;
+    fn server(&self, name: String) -> DeskFuture<'_, ServerDetail>;
 
-    /// Connects to a server that is switched off, once, to see what it offers. Nothing of it is let in.
-    fn look_at_server(&self, name: String, by: Actor) -> Answer<'_, ServerWhole>;
+    /// Connects once to a disabled server and lists what it provides. Nothing is exposed to clients.
+    fn probe_server(&self, name: String, by: Actor) -> DeskFuture<'_, ServerDetail>;
 
-    /// Lets in what a server offers now, if that is still what was looked at.
-    fn trust_server(&self, name: String, trust: TrustServer, by: Actor) -> Answer<'_, Done>;
+    /// Pins what a server provides now, if it is still what the administrator saw.
+    fn trust_server(&self, name: String, trust: TrustServer, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    fn distrust_server(&self, name: String, by: Actor) -> Answer<'_, Done>;
+    fn distrust_server(&self, name: String, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    fn switch_server(&self, name: String, switch: SwitchServer, by: Actor) -> Answer<'_, Done>;
+    fn switch_server(&self, name: String, switch: SwitchServer, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    fn restart_server(&self, name: String, by: Actor) -> Answer<'_, Done>;
+    fn restart_server(&self, name: String, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    /// Writes a server into the configuration. It is switched off until somebody trusts it.
-    fn add_server(&self, new: AddServer, by: Actor) -> Answer<'_, Done>;
+    /// Adds a server to the configuration. It stays disabled until an administrator trusts it.
+    fn add_server(&self, new: AddServer, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    fn remove_server(&self, name: String, by: Actor) -> Answer<'_, Done>;
+    fn remove_server(&self, name: String, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    /// What of other programs' files could be taken over. Changes nothing.
-    fn importable(&self, from: ImportFrom) -> Answer<'_, Importable>;
+    /// Lists servers that could be imported from other applications. Changes nothing.
+    fn importable(&self, from: ImportSource) -> DeskFuture<'_, ImportPreview>;
 
-    fn import_servers(&self, wanted: ImportServers, by: Actor) -> Answer<'_, Importable>;
+    fn import_servers(&self, wanted: ImportServers, by: Actor) -> DeskFuture<'_, ImportPreview>;
 
-    /// Begins a login to another server. Returns the page where the person goes on.
-    fn sign_in_to_server(&self, name: String, by: Actor) -> Answer<'_, Showing<SignInPage>>;
+    /// Starts an OAuth login to an upstream server. Returns the authorization URL.
+    fn sign_in_to_server(&self, name: String, by: Actor) -> DeskFuture<'_, OneTimeReveal<ServerLoginUrl>>;
 
-    fn tools(&self) -> Answer<'_, Tools>;
+    fn tools(&self) -> DeskFuture<'_, ToolList>;
 
-    fn tool(&self, name: String) -> Answer<'_, ToolShown>;
+    fn tool(&self, name: String) -> DeskFuture<'_, ToolDetail>;
 
-    /// Calls a tool through every guard, as the administrator.
-    fn try_tool(&self, name: String, arguments: TryTool, by: Actor) -> Answer<'_, Tried>;
+    /// Calls a tool as the administrator, through all checks.
+    fn try_tool(&self, name: String, arguments: TryTool, by: Actor) -> DeskFuture<'_, TryToolResult>;
 
-    fn policy(&self) -> Answer<'_, PolicyShown>;
+    fn policy(&self) -> DeskFuture<'_, PolicyView>;
 
-    fn test_policy(&self, question: TestPolicy) -> Answer<'_, PolicyAnswer>;
+    fn test_policy(&self, question: TestPolicy) -> DeskFuture<'_, PolicyExplanation>;
 
-    fn add_rule(&self, rule: AddRule, by: Actor) -> Answer<'_, PolicyShown>;
+    fn add_rule(&self, rule: AddRule, by: Actor) -> DeskFuture<'_, PolicyView>;
 
-    fn remove_rule(&self, rule: RemoveRule, by: Actor) -> Answer<'_, PolicyShown>;
+    fn remove_rule(&self, rule: RemoveRule, by: Actor) -> DeskFuture<'_, PolicyView>;
 
-    fn move_rule(&self, rule: MoveRule, by: Actor) -> Answer<'_, PolicyShown>;
+    fn move_rule(&self, rule: MoveRule, by: Actor) -> DeskFuture<'_, PolicyView>;
 
-    fn search_audit(&self, search: SearchAudit) -> Answer<'_, AuditPage>;
+    fn search_audit(&self, search: SearchAudit) -> DeskFuture<'_, AuditPage>;
 
-    /// All records of one call, by the number of any of them.
-    fn story(&self, seq: u64) -> Answer<'_, Story>;
+    /// All records of one call, by the sequence number of any of them.
+    fn call_history(&self, seq: u64) -> DeskFuture<'_, CallHistory>;
 
-    fn verify_audit(&self) -> Answer<'_, AuditVerified>;
+    fn verify_audit(&self) -> DeskFuture<'_, AuditVerification>;
 
-    fn settings(&self) -> Answer<'_, Settings>;
+    fn settings(&self) -> DeskFuture<'_, SettingsView>;
 
-    /// Scripts, where this hub has them. Without them their routes and pages do not exist.
+    /// The script service. Without it the script routes and pages do not exist.
     fn scripts(&self) -> Option<&dyn ScriptDesk> {
         None
     }
 }
 
-/// Scripts: what may run, and what did.
+/// Queries and commands for scripts.
 pub trait ScriptDesk: Send + Sync {
-    fn list(&self) -> Answer<'_, Scripts>;
+    fn list(&self) -> DeskFuture<'_, ScriptList>;
 
-    fn whole(&self, name: String) -> Answer<'_, ScriptWhole>;
+    fn detail(&self, name: String) -> DeskFuture<'_, ScriptDetail>;
 
-    /// The text of a version, by the SHA-256 of its bytes.
-    fn version(&self, name: String, sha256: String) -> Answer<'_, ScriptText>;
+    /// The source of a version, by SHA-256.
+    fn version(&self, name: String, sha256: String) -> DeskFuture<'_, ScriptText>;
 
-    /// Approves exactly the bytes that were looked at, with the capabilities that are named.
-    fn approve(&self, name: String, approval: ApproveScript, by: Actor) -> Answer<'_, ScriptBrief>;
+    /// Approves exactly the version that was reviewed, with the given grants.
+    fn approve(&self, name: String, approval: ApproveScript, by: Actor) -> DeskFuture<'_, ScriptBrief>;
 
-    fn reject(&self, name: String, rejection: RejectScript, by: Actor) -> Answer<'_, ScriptBrief>;
+    fn reject(&self, name: String, rejection: RejectScript, by: Actor) -> DeskFuture<'_, ScriptBrief>;
 
-    /// Writes the file. It does not run until somebody approves it.
-    fn save(&self, name: String, text: SaveScript, by: Actor) -> Answer<'_, ScriptBrief>;
+    /// Writes the file. It does not run until an administrator approves it.
+    fn save(&self, name: String, text: SaveScript, by: Actor) -> DeskFuture<'_, ScriptBrief>;
 
-    /// Puts an older version back into the file.
-    fn restore(&self, name: String, version: RestoreScript, by: Actor) -> Answer<'_, ScriptBrief>;
+    /// Restores an older version of the file.
+    fn restore(&self, name: String, version: RestoreScript, by: Actor) -> DeskFuture<'_, ScriptBrief>;
 
-    fn remove(&self, name: String, by: Actor) -> Answer<'_, Done>;
+    fn remove(&self, name: String, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 
-    /// Runs a text in the sandbox, without secrets, network or tools.
-    fn dry_run(&self, run: DryRun, by: Actor) -> Answer<'_, DryRan>;
+    /// Runs a source in the sandbox, without secrets, network or tools.
+    fn dry_run(&self, run: DryRun, by: Actor) -> DeskFuture<'_, DryRunResult>;
 }

@@ -1,9 +1,9 @@
-//! What every answer tells the browser.
+//! Security headers of every response.
 
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::Response;
 
-/// Nothing from elsewhere, nothing inline, and nobody may frame it.
+/// No third-party sources, nothing inline, no framing.
 const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
@@ -11,7 +11,7 @@ const ALWAYS: [(HeaderName, &str); 7] = [
     (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    // Not `no-referrer`: with that, browsers send our own forms with `Origin: null`. Others learn nothing of it either.
+    // Not `no-referrer`: with it, browsers submit our own forms with `Origin: null`. Other sites get no referrer either way.
     (header::REFERRER_POLICY, "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
@@ -21,8 +21,8 @@ const ALWAYS: [(HeaderName, &str); 7] = [
     ),
 ];
 
-/// Adds them. An answer that says nothing of it is not to be kept by anyone.
-pub(crate) async fn secured(mut response: Response) -> Response {
+/// Adds the headers. A response without `Cache-Control` gets `no-store`.
+pub(crate) async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in ALWAYS {
         headers.insert(name, HeaderValue::from_static(value));

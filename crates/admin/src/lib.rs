@@ -1,54 +1,54 @@
-//! Where people see what agents do, decide what waits and change what is allowed: a page, a JSON API,
-//! and how to sign in to them.
+//! The admin interface: HTML page, JSON API, and sign-in.
 //!
-//! Its own trust boundary. Whoever comes here shows a session that a person opened with a password; the token of an
-//! agent opens nothing here, and a session opens nothing at `/mcp`. [`desk`] is what can be seen and done, as plain
-//! types that the binary fills in; [`sign_in`] is who may; [`api`] is the way in for programs, and
-//! [`page`] the one for people.
+//! A trust boundary of its own: every request needs a session opened with a password. A client token is not accepted
+//! here, and a session is not accepted at `/mcp`. [`desk`] defines queries and commands as plain types that the binary
+//! implements; [`sign_in`] authenticates; [`api`] serves programs and [`page`] serves people.
 
 pub mod api;
 mod body;
-mod clean;
 pub mod desk;
 mod headers;
 pub mod page;
 mod problem;
+mod redacted_desk;
 pub mod sign_in;
 
-pub use clean::{Asked, Clean, Counter, Listening};
-pub use problem::{Code, Problem};
+pub use problem::{Problem, ProblemCode};
+pub use redacted_desk::{DeskResult, RedactedDesk, RedactedEventStream, RedactedValue};
 
 use axum::Router;
 use axum::middleware::map_response;
-use portcullis_server::http::Beside;
+use portcullis_server::http::MountedRoutes;
 use sign_in::SignIn;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// What the paths of everything here begin with.
+/// Path prefixes of the admin interface.
 pub const UNDER: &[&str] = &["/admin", "/api"];
 
-/// What every page and every route has.
+/// State shared by all pages and routes.
 #[derive(Clone)]
-pub struct App {
-    pub counter: Counter,
+pub struct AdminApp {
+    pub counter: RedactedDesk,
     pub sign_in: Arc<SignIn>,
-    /// Cancelled when the hub stops: streams end.
+    /// Cancelled at shutdown, to end event streams.
     pub closing: CancellationToken,
 }
 
-/// Returns everything here.
-pub fn routes(app: App) -> Router {
-    api::router(app.clone()).merge(page::router(app)).layer(map_response(headers::secured))
+/// Returns the router of the page and the API.
+pub fn routes(app: AdminApp) -> Router {
+    api::router(app.clone()).merge(page::router(app)).layer(map_response(headers::add_security_headers))
 }
 
-/// Returns everything here, to be served beside MCP once somebody comes.
-pub fn beside(app: App) -> Beside {
-    Beside::new(UNDER, move || routes(app))
+/// Mounts the page and the API next to `/mcp`, built at the first request.
+pub fn mount(app: AdminApp) -> MountedRoutes {
+    MountedRoutes::new(UNDER, move || routes(app))
 }
 
-/// Returns what is served in its place where people may not come: the reason.
-pub fn refusing(reason: &'static str) -> Beside {
-    let refuse = move || async move { api::refusal(Problem::new(Code::Forbidden, reason)) };
-    Beside::new(UNDER, move || Router::new().fallback(refuse).layer(map_response(headers::secured)))
+/// Mounts a 403 with the reason, where the admin interface is disabled.
+pub fn mount_refusal(reason: &'static str) -> MountedRoutes {
+    let refuse = move || async move { api::refusal(Problem::new(ProblemCode::Forbidden, reason)) };
+    MountedRoutes::new(UNDER, move || {
+        Router::new().fallback(refuse).layer(map_response(headers::add_security_headers))
+    })
 }

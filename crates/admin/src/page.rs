@@ -1,20 +1,22 @@
-//! The page at `/admin`.
+//! The admin page at `/admin`: server-rendered HTML.
 //!
-//! Templates that the server fills (`templates/`), one stylesheet and a little script of our own (`assets/`). One file
-//! here is one page: what it asks the desk, what its forms do, which template shows it. Everything works without the
-//! script: a form is sent, and the answer is a page. Errors are shown where the form is.
+//! Templates are in `templates/`, the stylesheet and scripts in `assets/`. One module here is one section: its queries
+//! to the desk, its form handlers, its template. Everything works without JavaScript. An error is shown next to the form
+//! that caused it.
 
 mod approvals;
 mod assets;
 mod audit;
 mod clients;
 mod difference;
-mod doors;
+mod flash;
 mod form;
+mod formatting;
 mod frame;
+mod html_escaper;
 mod live;
-mod notices;
 mod now;
+mod page_request;
 mod plot;
 mod policy;
 mod rows;
@@ -23,48 +25,46 @@ mod scripts;
 mod secrets;
 mod servers;
 mod settings;
+mod sign_in_pages;
 mod tools;
-mod visible;
-mod visit;
-mod words;
 
-pub use visible::Visible;
+pub use html_escaper::HtmlEscaper;
 
 use crate::problem::Problem;
 use crate::sign_in::SignIn;
-use crate::{App, Counter};
+use crate::{AdminApp, RedactedDesk};
 use axum::Router;
 use axum::routing::{get, post};
-use notices::Notices;
+use flash::FlashMessages;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-/// How many pages may watch at once.
+/// Concurrent live streams.
 const STREAMS_MAX: usize = 64;
 
-/// What all pages have.
-pub(crate) struct Pages {
-    counter: Counter,
+/// State shared by all pages.
+pub(crate) struct PageState {
+    counter: RedactedDesk,
     sign_in: Arc<SignIn>,
-    notices: Notices,
+    notices: FlashMessages,
     streams: Arc<Semaphore>,
     closing: CancellationToken,
 }
 
-pub(crate) fn router(app: App) -> Router {
-    let App { counter, sign_in, closing } = app;
+pub(crate) fn router(app: AdminApp) -> Router {
+    let AdminApp { counter, sign_in, closing } = app;
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
     let has_scripts = counter.has_scripts();
-    let pages = Arc::new(Pages { counter, sign_in, notices: Notices::default(), streams, closing });
+    let pages = Arc::new(PageState { counter, sign_in, notices: FlashMessages::default(), streams, closing });
     let mut router = Router::new()
         .route("/admin", get(now::show))
         .route("/admin/", get(now::show))
         .route("/admin/live", get(live::stream))
-        .route("/admin/sign-in", get(doors::sign_in).post(doors::take_sign_in))
-        .route("/admin/welcome", get(doors::welcome).post(doors::take_welcome))
-        .route("/admin/sign-out", post(doors::sign_out))
-        .route("/admin/theme", post(doors::theme))
+        .route("/admin/sign-in", get(sign_in_pages::sign_in).post(sign_in_pages::take_sign_in))
+        .route("/admin/welcome", get(sign_in_pages::welcome).post(sign_in_pages::take_welcome))
+        .route("/admin/sign-out", post(sign_in_pages::sign_out))
+        .route("/admin/theme", post(sign_in_pages::theme))
         .route("/admin/approvals", get(approvals::list))
         .route("/admin/approvals/{id}", get(approvals::one).post(approvals::decide))
         .route("/admin/servers", get(servers::list).post(servers::add))
@@ -86,7 +86,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/admin/settings/sessions", post(settings::end_all))
         .route("/admin/settings/sessions/{id}", post(settings::end_session))
         .route("/admin/assets/{file}", get(assets::serve))
-        .route("/admin/{*elsewhere}", get(visit::nothing_here));
+        .route("/admin/{*elsewhere}", get(page_request::not_found_page));
     if has_scripts {
         router = router
             .route("/admin/scripts", get(scripts::list).post(scripts::add))
@@ -95,7 +95,7 @@ pub(crate) fn router(app: App) -> Router {
     router.with_state(pages)
 }
 
-/// A button that no page of ours has.
-fn unknown_order() -> Problem {
-    Problem::invalid("the form does not say what to do").hint("load the page again, and use its buttons")
+/// The error for a form action that no page has.
+fn unknown_action() -> Problem {
+    Problem::invalid("unknown form action").hint("reload the page and use its buttons")
 }

@@ -1,67 +1,67 @@
-//! Why something was not done, for whoever asked.
+//! Errors of the admin interface, as responses.
 
 use axum::http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The kind of a problem. Programs branch on it; the text may change.
+/// Error code. Programs branch on it; the message may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Code {
-    /// The request is not as it should be.
+pub enum ProblemCode {
+    /// The request is malformed or a value is invalid.
     Invalid,
-    /// Nobody is signed in, or not any more.
+    /// No session, or an expired one.
     SignInNeeded,
-    /// Signed in, but this request may not do that: it lacks its token, or comes from elsewhere.
+    /// The CSRF token is missing or wrong, or the request is cross-origin.
     Forbidden,
     NotFound,
-    /// Somebody else was faster, or the name is taken.
+    /// Another administrator decided first, or the name is taken.
     Conflict,
-    /// What was looked at is not there any more in this form.
+    /// The state that was reviewed is stale.
     Changed,
     TooLarge,
-    /// Too many tries; wait.
+    /// Too many attempts; retry later.
     TooMany,
-    /// Not now, or not on this hub.
+    /// Temporarily unavailable, or not supported by this hub.
     Unavailable,
     Internal,
 }
 
-impl Code {
+impl ProblemCode {
     pub fn as_str(self) -> &'static str {
         match self {
-            Code::Invalid => "invalid",
-            Code::SignInNeeded => "sign_in_needed",
-            Code::Forbidden => "forbidden",
-            Code::NotFound => "not_found",
-            Code::Conflict => "conflict",
-            Code::Changed => "changed",
-            Code::TooLarge => "too_large",
-            Code::TooMany => "too_many",
-            Code::Unavailable => "unavailable",
-            Code::Internal => "internal",
+            ProblemCode::Invalid => "invalid",
+            ProblemCode::SignInNeeded => "sign_in_needed",
+            ProblemCode::Forbidden => "forbidden",
+            ProblemCode::NotFound => "not_found",
+            ProblemCode::Conflict => "conflict",
+            ProblemCode::Changed => "changed",
+            ProblemCode::TooLarge => "too_large",
+            ProblemCode::TooMany => "too_many",
+            ProblemCode::Unavailable => "unavailable",
+            ProblemCode::Internal => "internal",
         }
     }
 
     pub fn status(self) -> StatusCode {
         match self {
-            Code::Invalid => StatusCode::BAD_REQUEST,
-            Code::SignInNeeded => StatusCode::UNAUTHORIZED,
-            Code::Forbidden => StatusCode::FORBIDDEN,
-            Code::NotFound => StatusCode::NOT_FOUND,
-            Code::Conflict | Code::Changed => StatusCode::CONFLICT,
-            Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Code::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            ProblemCode::Invalid => StatusCode::BAD_REQUEST,
+            ProblemCode::SignInNeeded => StatusCode::UNAUTHORIZED,
+            ProblemCode::Forbidden => StatusCode::FORBIDDEN,
+            ProblemCode::NotFound => StatusCode::NOT_FOUND,
+            ProblemCode::Conflict | ProblemCode::Changed => StatusCode::CONFLICT,
+            ProblemCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            ProblemCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            ProblemCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ProblemCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
 
-/// What every failed request is answered with.
+/// The body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    pub code: Code,
+    pub code: ProblemCode,
     /// What happened.
     pub message: String,
     /// What to do about it.
@@ -70,32 +70,32 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub fn new(code: Code, message: impl Into<String>) -> Problem {
+    pub fn new(code: ProblemCode, message: impl Into<String>) -> Problem {
         Problem { code, message: message.into(), suggestions: Vec::new() }
     }
 
     pub fn invalid(message: impl Into<String>) -> Problem {
-        Problem::new(Code::Invalid, message)
+        Problem::new(ProblemCode::Invalid, message)
     }
 
     pub fn not_found(message: impl Into<String>) -> Problem {
-        Problem::new(Code::NotFound, message)
+        Problem::new(ProblemCode::NotFound, message)
     }
 
     pub fn conflict(message: impl Into<String>) -> Problem {
-        Problem::new(Code::Conflict, message)
+        Problem::new(ProblemCode::Conflict, message)
     }
 
     pub fn changed(message: impl Into<String>) -> Problem {
-        Problem::new(Code::Changed, message)
+        Problem::new(ProblemCode::Changed, message)
     }
 
     pub fn unavailable(message: impl Into<String>) -> Problem {
-        Problem::new(Code::Unavailable, message)
+        Problem::new(ProblemCode::Unavailable, message)
     }
 
     pub fn internal(message: impl Into<String>) -> Problem {
-        Problem::new(Code::Internal, message)
+        Problem::new(ProblemCode::Internal, message)
     }
 
     #[must_use]

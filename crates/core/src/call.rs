@@ -1,12 +1,12 @@
-//! A call on its way: who asks for what, with which arguments.
+//! A call: caller, target, arguments, context, and the decisions recorded about it.
 
 use crate::context::CallCtx;
 use crate::effect::{Effect, EffectSet};
-use crate::gate::Sight;
+use crate::gate::ResourceVisibility;
+use crate::human_wait::HumanWait;
 use crate::json;
 use crate::pattern::Pattern;
-use crate::tool::{ToolDef, Unruled};
-use crate::waits::Waits;
+use crate::tool::{DefaultDecision, ToolDef};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Names one call within the life of a hub.
+/// Identifies a call for the lifetime of the hub process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallId(u64);
 
@@ -36,7 +36,7 @@ impl fmt::Display for CallId {
     }
 }
 
-/// By which way a call came in.
+/// Where a call came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Origin {
     Client,
@@ -61,23 +61,23 @@ impl Origin {
     }
 }
 
-/// What a client may do at most, whatever the rules say.
+/// The upper bound on what a client may do, independent of the policy rules.
 #[derive(Debug, Clone)]
 pub struct Scope {
     pub allow: Pattern,
-    /// What of it is left out.
+    /// Exceptions from `allow`.
     pub deny: Option<Pattern>,
     pub effects: EffectSet,
     pub view: ToolView,
 }
 
-/// How a client gets to know the tools of other servers.
+/// How a client discovers the tools of upstream servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ToolView {
-    /// They are listed like all others.
+    /// Listed like native tools.
     #[default]
     All,
-    /// They are found by searching, so that a long list does not fill the model's memory.
+    /// Found by search, so that a long list does not fill the model's context.
     Search,
 }
 
@@ -95,7 +95,7 @@ impl Scope {
         Scope { allow: Pattern::any(), deny: None, effects: EffectSet::ALL, view: ToolView::All }
     }
 
-    /// Returns whether nothing is out of this scope.
+    /// Returns whether the scope is unrestricted.
     pub fn is_everything(&self) -> bool {
         self.effects == EffectSet::ALL && self.allow.is_any() && self.deny.is_none()
     }
@@ -104,74 +104,74 @@ impl Scope {
         self.effects.contains(effect) && self.names(name)
     }
 
-    /// Returns whether a name is in the scope, whatever is done by it.
+    /// Returns whether the scope includes a name, for any effect.
     pub fn names(&self, name: &str) -> bool {
         self.allow.matches(name) && !self.denies(name)
     }
 
-    /// Returns whether a name is left out by name, so that nothing brings it back.
+    /// Returns whether `deny` matches a name. A deny overrides every allow.
     pub fn denies(&self, name: &str) -> bool {
         self.deny.as_ref().is_some_and(|deny| deny.matches(name))
     }
 }
 
-/// A known client, as the identity check found it.
+/// An authenticated client.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub name: String,
     pub scope: Scope,
-    /// Part of its token's digest: after a name was taken back and given again it is somebody else's. `None` for one that
-    /// shows no token.
+    /// Part of its token's digest. A name that was revoked and issued again belongs to a different principal. `None` for a
+    /// client without a token.
     pub token: Option<u64>,
 }
 
 impl Client {
-    /// Returns whether both are the same holder of a name.
+    /// Returns whether both are the same principal, not just the same name.
     pub fn is(&self, other: &Client) -> bool {
         self.name == other.name && self.token == other.token
     }
 }
 
-/// Who makes a call.
+/// The principal and the origin of a call.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub client: Arc<Client>,
     pub origin: Origin,
 }
 
-/// What a completion completes.
+/// What a completion is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CompletionOf {
+pub enum CompletionRef {
     Prompt(String),
     Template(String),
 }
 
-/// What is wanted of a task.
+/// The request about a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskAsk {
+pub enum TaskOperation {
     Get,
-    /// Answer what it asked.
+    /// Send the input that the task requested.
     Update,
     Cancel,
 }
 
-impl TaskAsk {
-    /// Returns the method that asks so.
+impl TaskOperation {
+    /// Returns the JSON-RPC method.
     pub fn method(self) -> &'static str {
         match self {
-            TaskAsk::Get => "tasks/get",
-            TaskAsk::Update => "tasks/update",
-            TaskAsk::Cancel => "tasks/cancel",
+            TaskOperation::Get => "tasks/get",
+            TaskOperation::Update => "tasks/update",
+            TaskOperation::Cancel => "tasks/cancel",
         }
     }
 }
 
-/// A task that another server has made of a call.
+/// A task that an upstream server made of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignTask {
-    /// As the client knows it.
+    /// The id that the client uses.
     pub id: String,
-    /// As its server does.
+    /// The id that the upstream server uses.
     pub own: String,
     pub server: String,
     /// The tool that was called.
@@ -179,23 +179,23 @@ pub struct ForeignTask {
 }
 
 impl ForeignTask {
-    /// How long the name of a task may be. Others make up what a name is.
+    /// Bound on a task id, which an upstream server chooses freely.
     pub const NAME_BYTES_MAX: usize = 1024;
 }
 
-/// What a call is for.
+/// The target of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     Tool(String),
     Resource(String),
     Prompt(String),
-    Completion(CompletionOf),
-    /// What a call has become that ended without its result. It counts as that call, which was decided about already.
-    Task(TaskAsk, Arc<ForeignTask>),
+    Completion(CompletionRef),
+    /// The continuation of a tool call that became a task. It inherits the decision about that call.
+    Task(TaskOperation, Arc<ForeignTask>),
 }
 
 impl Target {
-    /// Returns the word for this kind of target, as metrics and audit show it.
+    /// Returns the kind, as metrics and the audit record show it.
     pub fn kind(&self) -> &'static str {
         match self {
             Target::Tool(_) => "tool",
@@ -206,32 +206,31 @@ impl Target {
         }
     }
 
-    /// Returns the name that rules and lists match against. Those about a task match against its tool instead.
+    /// Returns the name that rules and lists match. For a task, rules match its tool instead.
     pub fn name(&self) -> &str {
         match self {
             Target::Tool(name) | Target::Resource(name) | Target::Prompt(name) => name,
-            Target::Completion(CompletionOf::Prompt(name) | CompletionOf::Template(name)) => name,
+            Target::Completion(CompletionRef::Prompt(name) | CompletionRef::Template(name)) => name,
             Target::Task(_, task) => &task.id,
         }
     }
 }
 
-/// The arguments of a call: the bytes as they came, and the value they mean.
+/// The arguments of a call: the raw bytes, and their parsed value.
 ///
-/// What is read from the bytes is the same wherever it is read: repeated keys, which readers resolve differently,
-/// are refused before a tool sees them.
+/// All readers see the same value: duplicate keys, which parsers resolve differently, are rejected before a tool runs.
 #[derive(Debug, Clone)]
 pub struct Arguments {
-    /// Shared as it is: an `Arc` of the text itself would be another copy of it.
+    /// `Arc<Box<_>>`, because an `Arc` of the text itself would copy it.
     raw: Arc<Box<RawValue>>,
     value: Arc<OnceLock<Result<Value, String>>>,
-    too_long: Option<TooLong>,
+    too_long: Option<OversizedArguments>,
 }
 
-/// What is known of arguments that are longer than their tool takes. They are refused on the road like any others that do
-/// not fit, and until then nobody keeps them.
+/// The size and digest of arguments over their tool's limit. The layers refuse them like other invalid arguments; the
+/// bytes are not buffered until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLong {
+pub struct OversizedArguments {
     pub bytes: usize,
     pub bytes_max: usize,
     digest: [u8; 32],
@@ -242,7 +241,7 @@ impl Arguments {
         Arguments { raw: Arc::new(raw), value: Arc::default(), too_long: None }
     }
 
-    /// Copies the arguments, if they are no longer than that.
+    /// Copies the arguments if they have at most `bytes_max` bytes.
     pub fn at_most(bytes_max: usize, raw: &RawValue) -> Arguments {
         let bytes = raw.get().len();
         if bytes <= bytes_max {
@@ -252,7 +251,7 @@ impl Arguments {
         let unreadable = Err(format!("they have {bytes} bytes, at most {bytes_max} are allowed"));
         Arguments {
             value: Arc::new(OnceLock::from(unreadable)),
-            too_long: Some(TooLong { bytes, bytes_max, digest }),
+            too_long: Some(OversizedArguments { bytes, bytes_max, digest }),
             ..Arguments::empty()
         }
     }
@@ -271,29 +270,29 @@ impl Arguments {
         &self.raw
     }
 
-    /// Says of arguments that nobody has how long they were.
-    pub fn too_long(&self) -> Option<TooLong> {
+    /// Returns the size of arguments that were dropped because they exceed the limit.
+    pub fn too_long(&self) -> Option<OversizedArguments> {
         self.too_long
     }
 
-    /// Returns the parsed value, or why the bytes are refused.
+    /// Returns the parsed value, or the parse error.
     pub fn value(&self) -> Result<&Value, &str> {
         let parsed = self.value.get_or_init(|| json::parse_strict(self.raw.get()).map_err(|e| e.to_string()));
         parsed.as_ref().map_err(String::as_str)
     }
 
-    /// Returns the parsed value, and keeps nothing.
+    /// Returns the parsed value without a copy, if no other clone is alive.
     pub fn into_value(self) -> Result<Value, String> {
         let _ = self.value();
         let parsed = match Arc::try_unwrap(self.value) {
             Ok(own) => own.into_inner(),
             Err(shared) => shared.get().cloned(),
         };
-        parsed.unwrap_or_else(|| Err("they were not read".to_owned()))
+        parsed.unwrap_or_else(|| Err("they were not parsed".to_owned()))
     }
 }
 
-/// What was decided about a call, and by which rule.
+/// The policy decision about a call, with the rule that made it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     Allow { rule: String },
@@ -317,24 +316,24 @@ impl Decision {
     }
 }
 
-/// What inner layers leave for outer ones to read afterwards.
+/// What inner layers report to outer ones.
 #[derive(Debug, Default)]
 pub struct Trail {
     pub decision: OnceLock<Decision>,
-    /// Which approval let the call run, and whose it was.
+    /// The approval that allowed the call, and who gave it.
     pub approval: OnceLock<String>,
-    pub waits: Waits,
-    /// How many secrets were masked in what the caller reads.
+    pub waits: HumanWait,
+    /// How many secrets were redacted from the response.
     pub masked: AtomicUsize,
-    /// Whether the caller read more look-alikes of weak secrets than it may.
+    /// Whether the caller exceeded its budget of look-alikes of weak secrets (see `guard::redact::guesses`).
     pub guessing: AtomicBool,
-    /// The call within which this one is made, if a script makes it.
+    /// The parent call, for a call that a script makes.
     pub within: Option<CallId>,
-    /// How many calls this one is within.
+    /// The number of ancestors.
     pub depth: usize,
 }
 
-/// One call on the road.
+/// One call, passed through the layers of the gate.
 #[derive(Clone)]
 pub struct Call {
     pub id: CallId,
@@ -343,22 +342,22 @@ pub struct Call {
     pub arguments: Arguments,
     pub ctx: CallCtx,
     pub trail: Arc<Trail>,
-    /// Found once by the gate; `None` for a name that nobody registered.
+    /// Looked up once by the gate; `None` for an unregistered name.
     pub(crate) tool: Option<Arc<ToolDef>>,
-    /// Whether a provider answers for the target. For a tool, and a task of one, the same as `tool.is_some()`.
+    /// Whether a provider owns the target. For a tool and its tasks the same as `tool.is_some()`.
     pub(crate) known: bool,
-    /// What is decided where no rule speaks, for what is not a tool.
-    pub(crate) unruled: Unruled,
-    /// What the caller may see, where a provider has to know: for completions.
-    pub(crate) sight: Option<Sight>,
-    /// What came with the request and means nothing to the hub: for a server that is passed the call.
-    pub passed: Passed,
+    /// The decision if no rule matches, for targets that are not tools.
+    pub(crate) default_decision: DefaultDecision,
+    /// What the caller may see, for providers that filter completions.
+    pub(crate) visibility: Option<ResourceVisibility>,
+    /// Request members unknown to the hub, forwarded to an upstream server.
+    pub passed: PassthroughParams,
 }
 
-/// Parts of a request that are only passed on, as the inside of a JSON object each.
+/// Request members to forward, each string the inside of a JSON object.
 #[derive(Debug, Clone, Default)]
-pub struct Passed {
-    /// Of `params`, without what the hub understands.
+pub struct PassthroughParams {
+    /// Of `params`, without the members that the hub handles.
     pub params: String,
     /// Of `params._meta`, likewise.
     pub meta: String,
@@ -375,18 +374,18 @@ impl Call {
             trail: Arc::default(),
             tool: None,
             known: false,
-            unruled: Unruled::default(),
-            sight: None,
-            passed: Passed::default(),
+            default_decision: DefaultDecision::default(),
+            visibility: None,
+            passed: PassthroughParams::default(),
         }
     }
 
-    /// Makes a call within this one, as a script does: for the same client, and with a road, a record and decisions of its
-    /// own. While it waits for a person this call waits too.
+    /// Makes a nested call, as a script does: same client, but its own pass through the layers, its own audit record and
+    /// its own decision. While it waits for a person, the parent's deadline is paused too.
     pub fn within(&self, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
         let caller = Caller { client: self.caller.client.clone(), origin: Origin::Script };
         let trail = Trail {
-            waits: Waits::within(self.trail.clone()),
+            waits: HumanWait::within(self.trail.clone()),
             within: Some(self.id),
             depth: self.trail.depth + 1,
             ..Trail::default()
@@ -394,37 +393,37 @@ impl Call {
         Call { trail: Arc::new(trail), ..Call::new(caller, target, arguments, ctx) }
     }
 
-    /// Returns the definition of the tool, where the target is a known tool or a task of one.
+    /// Returns the tool's definition, if the target is a known tool or a task of one.
     pub fn tool(&self) -> Option<&Arc<ToolDef>> {
         self.tool.as_ref()
     }
 
-    /// Returns whether anyone answers for the target.
+    /// Returns whether a provider owns the target.
     pub fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Returns what the call does: what a tool declares; a resource, a prompt and a completion are read. A task goes on with
-    /// what its tool does when it is answered; to end it begins nothing.
+    /// Returns the effect of the call: the declared one for a tool, `Read` for resources, prompts and completions. Input for
+    /// a task continues its tool, so it has the tool's effect; polling and cancelling a task start nothing.
     pub fn effect(&self) -> Effect {
         match &self.target {
-            // A name that nobody knows is treated as the worst.
-            Target::Tool(_) | Target::Task(TaskAsk::Update, _) => {
+            // An unknown tool is treated as the worst case.
+            Target::Tool(_) | Target::Task(TaskOperation::Update, _) => {
                 self.tool.as_ref().map_or(Effect::Destroy, |tool| tool.effect)
             }
             Target::Resource(_) | Target::Prompt(_) | Target::Completion(_) => Effect::Read,
-            Target::Task(TaskAsk::Get | TaskAsk::Cancel, _) => Effect::Read,
+            Target::Task(TaskOperation::Get | TaskOperation::Cancel, _) => Effect::Read,
         }
     }
 
-    /// Returns a digest of who asks for what with which arguments.
+    /// Returns a digest of caller, target and arguments.
     pub fn digest(&self) -> [u8; 32] {
         digest_of(&self.caller, &self.target, &self.arguments)
     }
 }
 
-/// Returns what [`Call::digest`] will be for a call that is still to be made. Whoever had the name of the client before, with
-/// another token, is somebody else.
+/// Returns the [`Call::digest`] of a future call. Includes the token, so that a later holder of the same client name gets
+/// a different digest.
 pub fn digest_of(caller: &Caller, target: &Target, arguments: &Arguments) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in [caller.client.name.as_str(), target.kind(), target.name()] {
@@ -438,7 +437,7 @@ pub fn digest_of(caller: &Caller, target: &Target, arguments: &Arguments) -> [u8
     }
     match &arguments.too_long {
         None => hash.update(arguments.raw().get().as_bytes()),
-        Some(TooLong { digest, .. }) => hash.update(digest),
+        Some(OversizedArguments { digest, .. }) => hash.update(digest),
     }
     hash.finalize().into()
 }

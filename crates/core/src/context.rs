@@ -1,6 +1,6 @@
-//! What a running call may say to the one who made it.
+//! The context of a running call: cancellation, progress, logging, and requests to the client.
 
-use crate::error::{ErrorKind, Fault, ForeignError, InputRequired, ToolError};
+use crate::error::{ErrorKind, ErrorOrigin, ForeignError, InputRequired, ToolError};
 use crate::json::printable;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// How far a call has come, in the words of whoever says so: `progress`, perhaps `total` and `message`, and what else
-/// there is. Another server's are passed on as they are.
+/// The params of a progress notification: `progress`, optionally `total`, `message` and unknown members. Those of an
+/// upstream server are forwarded unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
     pub said: Map<String, Value>,
@@ -25,15 +25,15 @@ impl Progress {
     }
 }
 
-/// The largest number up to which a double tells all integers apart.
+/// The largest integer up to which an `f64` represents every integer.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Returns a number as people write it: without a fraction where it has none.
+/// Returns a JSON number, as an integer if it has no fraction.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() <= INTEGER_MAX { (value as i64).into() } else { value.into() }
 }
 
-/// How important a log message is, least first.
+/// The severity of a log message, least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     Debug,
@@ -76,8 +76,8 @@ impl LogLevel {
     }
 }
 
-/// Something a tool tells the client while it works, in its own words: `level`, `data`, perhaps `logger`, and what else
-/// there is. Another server's are passed on as they are.
+/// The params of a log notification: `level`, `data`, optionally `logger` and unknown members. Those of an upstream server
+/// are forwarded unchanged.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogMessage {
     pub level: LogLevel,
@@ -94,87 +94,87 @@ impl LogMessage {
     }
 }
 
-/// What kind of thing a call asks of the client.
+/// The kind of a request to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AskKind {
-    /// A person fills in a form or follows an address.
+pub enum InputRequestKind {
+    /// Elicitation: a person fills in a form or opens a URL.
     Elicit,
-    /// The client's model writes something.
+    /// Sampling: the client's model generates a message.
     Sample,
-    /// The client names its folders.
+    /// Roots: the client lists its folders.
     Roots,
 }
 
-impl AskKind {
-    /// Returns whether a value has the shape of an answer to that kind of question.
+impl InputRequestKind {
+    /// Returns whether a value has the shape of a response to this kind of request.
     pub fn is_answer(self, answer: &Value) -> bool {
         match self {
-            AskKind::Elicit => answer.get("action").is_some_and(Value::is_string),
-            AskKind::Sample => answer.get("content").is_some(),
-            AskKind::Roots => answer.get("roots").is_some_and(Value::is_array),
+            InputRequestKind::Elicit => answer.get("action").is_some_and(Value::is_string),
+            InputRequestKind::Sample => answer.get("content").is_some(),
+            InputRequestKind::Roots => answer.get("roots").is_some_and(Value::is_array),
         }
     }
 }
 
-/// One request to the client, in the client's own words.
+/// One request to the client, with its params on the wire.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ask {
-    pub kind: AskKind,
+pub struct InputRequest {
+    pub kind: InputRequestKind,
     pub params: Value,
 }
 
-impl Ask {
-    /// Asks a person to fill in a form.
-    pub fn elicit(message: &str, schema: Value) -> Ask {
+impl InputRequest {
+    /// An elicitation by form.
+    pub fn elicit(message: &str, schema: Value) -> InputRequest {
         let params = serde_json::json!({ "mode": "form", "message": message, "requestedSchema": schema });
-        Ask { kind: AskKind::Elicit, params }
+        InputRequest { kind: InputRequestKind::Elicit, params }
     }
 }
 
-/// A request with the key under which its answer is found.
+/// A request with the key of its response.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Question {
+pub struct KeyedInputRequest {
     pub key: String,
-    pub ask: Ask,
+    pub ask: InputRequest,
 }
 
-/// Keys of the hub's own questions begin with this. An answer to one counts only if it was asked before.
+/// Prefix of the keys of the hub's own input requests. A response to one counts only if the hub sent that request.
 pub const OWN_KEYS: &str = "portcullis_";
 
-/// What the client answered, in the client's own words.
-pub type Answer = Value;
-/// Answers by key.
-pub type Answers = BTreeMap<String, Answer>;
+/// The client's response, unchanged.
+pub type InputResponse = Value;
+/// Responses by key.
+pub type InputResponses = BTreeMap<String, InputResponse>;
 
-/// Why the client cannot be asked.
+/// Why a request to the client has no response.
 #[derive(Debug, Clone)]
-pub enum AskRefused {
-    /// The client did not offer this.
-    NotOffered(AskKind),
-    /// The client offers it, and gets the questions as the result of this round; the call is made again with the answers.
+pub enum InputRefusal {
+    /// The client lacks the capability.
+    NotOffered(InputRequestKind),
+    /// The client gets the requests as the result of this round, and makes the call again with the responses.
     NextRound(InputRequired),
-    /// The client answered with an error of its own.
+    /// The client responded with a JSON-RPC error.
     Refused(ForeignError),
-    /// The client went away, or what it answered cannot be read.
+    /// The client disconnected, or its response is invalid.
     Failed(String),
 }
 
-impl From<AskRefused> for ToolError {
-    fn from(refused: AskRefused) -> ToolError {
+impl From<InputRefusal> for ToolError {
+    fn from(refused: InputRefusal) -> ToolError {
         match refused {
-            AskRefused::NotOffered(kind) => ToolError::needs_capability(kind),
-            AskRefused::NextRound(questions) => ToolError::input_required(questions),
-            // Whoever said no is not asked once more.
-            AskRefused::Refused(said) => {
-                let message = printable(&said.message);
+            InputRefusal::NotOffered(kind) => ToolError::needs_capability(kind),
+            InputRefusal::NextRound(questions) => ToolError::input_required(questions),
+            // No hint to retry: a client that refused is not asked again.
+            InputRefusal::Refused(refusal) => {
+                let message = printable(&refusal.message);
                 let message =
-                    format!("the client refused what it was asked with error {}: {message}", said.code);
+                    format!("the client refused the request with error {}: {message}", refusal.code);
                 let mut error = ToolError::new(ErrorKind::Upstream, message);
-                error.fault = Fault::Caller;
+                error.fault = ErrorOrigin::Caller;
                 error
             }
-            AskRefused::Failed(reason) => {
-                ToolError::new(ErrorKind::Upstream, "the client did not answer the question it was asked")
+            InputRefusal::Failed(reason) => {
+                ToolError::new(ErrorKind::Upstream, "the client did not respond to the request")
                     .hint("try the call again")
                     .caused_by(reason)
             }
@@ -182,12 +182,12 @@ impl From<AskRefused> for ToolError {
     }
 }
 
-/// The other end of one call. Each transport and era has its own.
+/// The client end of one call. Each transport and era implements it.
 ///
-/// What is not told or asked but only known of the client, a peer in front of another leaves to the one [`Peer::behind`]
-/// it: what is added here reaches through every layer without a word in any of them.
+/// A wrapper forwards everything but notifications and requests to the peer it wraps ([`Peer::behind`]), by the default
+/// methods. A new method therefore works through every wrapper without changes there.
 pub trait Peer: Send + Sync {
-    /// Returns the peer that this one stands in front of.
+    /// Returns the wrapped peer.
     fn behind(&self) -> Option<&dyn Peer> {
         None
     }
@@ -196,69 +196,70 @@ pub trait Peer: Send + Sync {
 
     fn log(&self, message: LogMessage);
 
-    /// Asks the client; all questions are put before the first answer is awaited.
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>>;
+    /// Sends requests to the client; all are sent before the first response is awaited.
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>>;
 
-    /// Returns whether the client offers to be asked this.
-    fn offers(&self, kind: AskKind) -> bool;
+    /// Returns whether the client has the capability.
+    fn offers(&self, kind: InputRequestKind) -> bool;
 
-    /// Returns whether the client offers all that this question needs. Some offer a kind of question in part.
-    fn accepts(&self, ask: &Ask) -> bool {
+    /// Returns whether the client supports everything this request needs. Some support only part of a capability.
+    fn accepts(&self, ask: &InputRequest) -> bool {
         self.behind().map_or_else(|| self.offers(ask.kind), |behind| behind.accepts(ask))
     }
 
-    /// Returns what a former round of this call left for this one, already verified.
+    /// Returns the request state from the previous round of this call, already verified.
     fn state(&self) -> Option<&str> {
         self.behind().and_then(Peer::state)
     }
 
-    /// Returns what shows that a person let this call run in a former round, already verified.
+    /// Returns the proof that a person approved this call in a previous round, already verified.
     fn approved(&self) -> Option<&str> {
         self.behind().and_then(Peer::approved)
     }
 
-    /// Returns the answers that this round brought, and those before it that nobody took, where the client is asked by
-    /// ending the round; `None` where it can be asked while the call waits.
-    fn round(&self) -> Option<&Answers> {
+    /// Returns the responses of this round and the unused ones of earlier rounds, for a client that gets requests only as
+    /// the result of a round; `None` for a client that can be asked while the call runs.
+    fn round(&self) -> Option<&InputResponses> {
         self.behind().and_then(Peer::round)
     }
 
-    /// Returns what the client offers in its own words, for a server that has to know more than [`Peer::offers`].
+    /// Returns the client's capabilities as it sent them, for an upstream server that needs more than [`Peer::offers`].
     fn capabilities(&self) -> Value {
         self.behind().map_or_else(|| Value::Object(Map::new()), Peer::capabilities)
     }
 
-    /// Returns the least important level of what the client wants to be told, if any.
+    /// Returns the minimum level of log messages that the client wants, if any.
     fn log_level(&self) -> Option<LogLevel> {
         self.behind().and_then(Peer::log_level)
     }
 
-    /// Returns the session that the call belongs to, where the client has one. Whoever knows its id can use it.
+    /// Returns the id of the client's session, if it has one. The id is a bearer credential for the session.
     fn session(&self) -> Option<&str> {
         self.behind().and_then(Peer::session)
     }
 
-    /// Returns when the client can say nothing any more; never where that is not known.
-    fn gone(&self) -> BoxFuture<'_, ()> {
-        self.behind().map_or_else(|| Box::pin(std::future::pending()) as BoxFuture<'_, ()>, Peer::gone)
+    /// Resolves when the client has disconnected; never if the transport cannot detect that.
+    fn disconnected(&self) -> BoxFuture<'_, ()> {
+        self.behind()
+            .map_or_else(|| Box::pin(std::future::pending()) as BoxFuture<'_, ()>, Peer::disconnected)
     }
 
-    /// Tells that a person has followed the address that the client was asked to show, in the words of whoever says so.
-    fn elicited(&self, said: Map<String, Value>) {
+    /// Forwards `notifications/elicitation/complete`: a person has opened the URL of an elicitation.
+    fn elicitation_completed(&self, params: Map<String, Value>) {
         if let Some(behind) = self.behind() {
-            behind.elicited(said);
+            behind.elicitation_completed(params);
         }
     }
 
-    /// Ends the connection that the answer would go by; the client comes back for it. Only a hint.
-    fn let_go(&self) {
+    /// Closes the connection of the pending response; the client reconnects for it. Only a hint.
+    fn close_connection(&self) {
         if let Some(behind) = self.behind() {
-            behind.let_go();
+            behind.close_connection();
         }
     }
 }
 
-/// A peer that hears nothing and answers nothing.
+/// A peer that drops notifications and has no capabilities.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoPeer;
 
@@ -267,26 +268,26 @@ impl Peer for NoPeer {
 
     fn log(&self, _: LogMessage) {}
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
-        let kind = questions.first().map_or(AskKind::Elicit, |question| question.ask.kind);
-        Box::pin(async move { Err(AskRefused::NotOffered(kind)) })
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
+        let kind = questions.first().map_or(InputRequestKind::Elicit, |question| question.ask.kind);
+        Box::pin(async move { Err(InputRefusal::NotOffered(kind)) })
     }
 
-    fn offers(&self, _: AskKind) -> bool {
+    fn offers(&self, _: InputRequestKind) -> bool {
         false
     }
 }
 
-/// What a tool has besides its arguments.
+/// What a tool gets besides its arguments.
 #[derive(Clone)]
 pub struct CallCtx {
-    /// Cancelled when the caller no longer wants the answer.
+    /// Cancelled when the caller cancels the request or disconnects.
     pub cancel: CancellationToken,
     pub peer: Arc<dyn Peer>,
 }
 
 impl CallCtx {
-    /// Returns a context for a call that nobody listens to.
+    /// Returns a context without a client.
     pub fn detached() -> CallCtx {
         CallCtx { cancel: CancellationToken::new(), peer: Arc::new(NoPeer) }
     }
@@ -299,15 +300,17 @@ impl CallCtx {
         self.peer.log(LogMessage::new(level, logger, data));
     }
 
-    /// Asks the client one thing.
-    pub async fn ask(&self, key: &str, ask: Ask) -> Result<Answer, ToolError> {
-        let questions = vec![Question { key: key.to_owned(), ask }];
+    /// Sends one request to the client.
+    pub async fn ask(&self, key: &str, ask: InputRequest) -> Result<InputResponse, ToolError> {
+        let questions = vec![KeyedInputRequest { key: key.to_owned(), ask }];
         let mut answers = self.peer.ask(questions).await?;
-        answers.remove(key).ok_or_else(|| ToolError::internal("an answer under another key than asked"))
+        answers
+            .remove(key)
+            .ok_or_else(|| ToolError::internal("the response has a different key than the request"))
     }
 
-    /// Asks the client several things at once.
-    pub async fn ask_all(&self, questions: Vec<Question>) -> Result<Answers, ToolError> {
+    /// Sends several requests to the client at once.
+    pub async fn ask_all(&self, questions: Vec<KeyedInputRequest>) -> Result<InputResponses, ToolError> {
         Ok(self.peer.ask(questions).await?)
     }
 }

@@ -1,20 +1,20 @@
-//! What a tool does to the world, stated once.
+//! The effect and the reach of a tool, declared once.
 //!
-//! Annotations for the model, policy defaults and approval defaults all derive from here.
+//! Annotations for the model, policy defaults and approval defaults derive from them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a tool does to what exists.
+/// What a tool does to existing data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
-    /// Looks, and changes nothing.
+    /// Changes nothing.
     Read,
-    /// Adds something new and leaves what exists alone.
+    /// Adds something new and leaves existing data alone.
     Create,
-    /// Changes or replaces something that exists.
+    /// Changes or replaces existing data.
     Write,
-    /// Removes something, or does what cannot be taken back.
+    /// Deletes data, or does something irreversible.
     Destroy,
 }
 
@@ -27,9 +27,9 @@ pub enum Reach {
     Outside,
 }
 
-/// The four hints that MCP shows to a model.
+/// The four annotation hints of MCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hints {
+pub struct ToolAnnotations {
     pub read_only: bool,
     pub destructive: bool,
     pub idempotent: bool,
@@ -49,16 +49,16 @@ impl Effect {
         }
     }
 
-    /// Returns whether a call leaves traces that a person might regret.
+    /// Returns whether a call changes anything.
     pub fn has_side_effects(self) -> bool {
         self != Effect::Read
     }
 
-    /// Returns the hints for a model.
+    /// Returns the annotation hints.
     ///
     /// A write is not called idempotent: some writes append, and a wrong promise is worse than none.
-    pub fn hints(self, reach: Reach) -> Hints {
-        Hints {
+    pub fn hints(self, reach: Reach) -> ToolAnnotations {
+        ToolAnnotations {
             read_only: self == Effect::Read,
             destructive: matches!(self, Effect::Write | Effect::Destroy),
             idempotent: self == Effect::Read,
@@ -93,7 +93,7 @@ impl FromStr for Effect {
     }
 }
 
-/// A set of effects: what a client may do at most.
+/// A set of effects, as in a client's scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EffectSet(u8);
 

@@ -1,9 +1,9 @@
-//! What goes wrong, told to two readers.
+//! Tool errors, with a part for the caller and a part for the log.
 //!
-//! The caller reads `message` and `hint`: what happened and what to do. The log and the audit record read
-//! `source`: why. Codes are stable, texts are not.
+//! The caller reads `message` and `hints`: what happened and what to do. The log and the audit record get `source`: why.
+//! Codes are stable, texts are not.
 
-use crate::context::{AskKind, Question};
+use crate::context::{InputRequestKind, KeyedInputRequest};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::fmt;
@@ -11,18 +11,18 @@ use std::time::Duration;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What sort of failure it is. The codes are part of the contract.
+/// The kind of a failure. The codes are part of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Nobody answers to this name, or this caller may not know of it. The two must look the same.
+    /// The name is not registered, or the caller may not see it. The two must be indistinguishable.
     Unknown,
     InvalidArgs,
     NotFound,
     Denied,
     NeedsApproval,
-    /// The call needs answers from the client before it can go on.
+    /// The call needs responses from the client (elicitation, sampling, roots) before it can go on.
     NeedsInput,
-    /// The call needs something that the client does not offer.
+    /// The call needs a capability that the client lacks.
     NeedsCapability,
     RateLimited,
     Timeout,
@@ -71,53 +71,53 @@ impl ErrorKind {
     }
 }
 
-/// Whose fault it is.
+/// Who caused a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum ErrorOrigin {
     Hub,
     Upstream,
     Caller,
 }
 
-/// Questions for the client, and what the next round must bring back.
+/// Requests to the client, and the state that the next round must return.
 #[derive(Debug, Clone, PartialEq)]
 pub struct InputRequired {
-    pub questions: Vec<Question>,
-    /// What the tool wants to remember until then.
+    pub questions: Vec<KeyedInputRequest>,
+    /// The tool's state until the next round.
     pub state: Option<String>,
-    /// What another server says besides, in its own words.
+    /// Other members of an upstream server's result, unchanged.
     pub more: Map<String, Value>,
-    /// What shows then that a person has let this call run.
+    /// Proof in the next round that a person approved this call.
     pub approved: Option<String>,
 }
 
-/// What another server answered instead of a result, in its own words.
+/// An upstream server's JSON-RPC error, unchanged.
 #[derive(Debug, Clone)]
 pub struct ForeignError {
     pub code: i64,
     pub message: String,
-    /// As it came: what nobody here reads is not written anew, so that no number in it becomes another.
+    /// Raw, because reserializing could change numbers in it.
     pub data: Option<Box<RawValue>>,
 }
 
-/// What a client would have to offer.
+/// A client capability that a call needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Capability {
-    pub kind: AskKind,
-    /// What of it, where a part is missing only.
+pub struct ClientCapability {
+    pub kind: InputRequestKind,
+    /// The missing sub-capability, if the client has the rest.
     pub part: Option<&'static str>,
 }
 
-/// Why a call did not do what was asked.
+/// Why a call failed.
 pub struct ToolError {
     pub kind: ErrorKind,
     pub message: String,
     pub hints: Vec<String>,
-    pub fault: Fault,
+    pub fault: ErrorOrigin,
     pub retry_after: Option<Duration>,
     pub input: Option<Box<InputRequired>>,
-    pub capability: Option<Capability>,
-    /// The error of another server, where the caller is to get that one.
+    pub capability: Option<ClientCapability>,
+    /// An upstream server's error that the caller gets instead.
     pub foreign: Option<Box<ForeignError>>,
     pub source: Option<BoxError>,
 }
@@ -125,8 +125,8 @@ pub struct ToolError {
 impl ToolError {
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> ToolError {
         let fault = match kind {
-            ErrorKind::Internal | ErrorKind::Timeout | ErrorKind::Unavailable => Fault::Hub,
-            ErrorKind::Upstream => Fault::Upstream,
+            ErrorKind::Internal | ErrorKind::Timeout | ErrorKind::Unavailable => ErrorOrigin::Hub,
+            ErrorKind::Upstream => ErrorOrigin::Upstream,
             ErrorKind::Unknown
             | ErrorKind::InvalidArgs
             | ErrorKind::NotFound
@@ -136,7 +136,7 @@ impl ToolError {
             | ErrorKind::NeedsCapability
             | ErrorKind::RateLimited
             | ErrorKind::TooLarge
-            | ErrorKind::Cancelled => Fault::Caller,
+            | ErrorKind::Cancelled => ErrorOrigin::Caller,
         };
         ToolError {
             kind,
@@ -151,15 +151,15 @@ impl ToolError {
         }
     }
 
-    /// The error with which another server answered.
+    /// An error response of an upstream server.
     pub fn foreign(server: &str, foreign: ForeignError) -> ToolError {
-        let said = format!("server `{server}` answered with error {}: {}", foreign.code, foreign.message);
-        let mut error = ToolError::new(ErrorKind::Upstream, said);
+        let message = format!("server `{server}` answered with error {}: {}", foreign.code, foreign.message);
+        let mut error = ToolError::new(ErrorKind::Upstream, message);
         error.foreign = Some(Box::new(foreign));
         error
     }
 
-    /// The one text for a name that nobody registered and for one that this caller may not see.
+    /// The same text for an unregistered name and for one that the caller may not see.
     pub fn unknown(kind: &str, name: &str) -> ToolError {
         ToolError::new(ErrorKind::Unknown, format!("Unknown {kind}: {}", crate::json::printable(name)))
     }
@@ -184,10 +184,10 @@ impl ToolError {
         error
     }
 
-    /// Someone outside wants fewer requests. Not the hub's own limit, which a client hears of in another way.
+    /// A remote service rate-limits the hub. The hub's own limit is [`ToolError::rate_limited`].
     pub fn busy_outside(message: impl Into<String>, retry_after: Option<Duration>) -> ToolError {
         let mut error = ToolError::new(ErrorKind::RateLimited, message);
-        error.fault = Fault::Upstream;
+        error.fault = ErrorOrigin::Upstream;
         error.retry_after = retry_after;
         error.hint(match retry_after {
             Some(wait) => format!("wait {} s before you ask it again", wait.as_secs().max(1)),
@@ -214,7 +214,7 @@ impl ToolError {
         ToolError::new(ErrorKind::Unavailable, message)
     }
 
-    /// A fault in the hub. The caller is told no more than that; the reason goes to the log.
+    /// A fault in the hub. The caller gets a generic message; the reason goes to the log.
     pub fn internal(reason: impl Into<BoxError>) -> ToolError {
         ToolError::new(ErrorKind::Internal, "something went wrong in the hub")
             .hint("the hub's log says what; try again, or report it")
@@ -222,34 +222,34 @@ impl ToolError {
     }
 
     pub fn input_required(input: InputRequired) -> ToolError {
-        let mut error = ToolError::new(ErrorKind::NeedsInput, "the call needs answers from the client");
+        let mut error = ToolError::new(ErrorKind::NeedsInput, "the call needs input from the client");
         error.input = Some(Box::new(input));
         error
     }
 
-    pub fn needs_capability(kind: AskKind) -> ToolError {
-        ToolError::needs_part(Capability { kind, part: None })
+    pub fn needs_capability(kind: InputRequestKind) -> ToolError {
+        ToolError::needs_part(ClientCapability { kind, part: None })
     }
 
-    /// The error for a call that needs what the client does not offer, or of that only a part.
-    pub fn needs_part(capability: Capability) -> ToolError {
+    /// The error for a call that needs a capability, or part of one, that the client lacks.
+    pub fn needs_part(capability: ClientCapability) -> ToolError {
         let mut name = match capability.kind {
-            AskKind::Elicit => "elicitation",
-            AskKind::Sample => "sampling",
-            AskKind::Roots => "roots",
+            InputRequestKind::Elicit => "elicitation",
+            InputRequestKind::Sample => "sampling",
+            InputRequestKind::Roots => "roots",
         }
         .to_owned();
         if let Some(part) = capability.part {
             name = format!("{name}.{part}");
         }
         let mut error =
-            ToolError::new(ErrorKind::NeedsCapability, format!("the client does not offer `{name}`"))
-                .hint(format!("use a client that supports `{name}`, or turn it on there"));
+            ToolError::new(ErrorKind::NeedsCapability, format!("the client does not support `{name}`"))
+                .hint(format!("use a client that supports `{name}`, or enable it in the client"));
         error.capability = Some(capability);
         error
     }
 
-    /// Adds what the caller can do about it.
+    /// Adds a hint on what the caller can do.
     pub fn hint(mut self, hint: impl Into<String>) -> ToolError {
         self.hints.push(hint.into());
         self

@@ -1,13 +1,13 @@
-//! A native family: tools, and perhaps resources and prompts, behind one provider.
+//! A native tool family: tools, and optionally resources and prompts, behind one provider.
 
 use crate::Outcome;
-use crate::call::{Arguments, Call, CompletionOf, Target};
+use crate::call::{Arguments, Call, CompletionRef, Target};
 use crate::context::CallCtx;
 use crate::error::ToolError;
-use crate::gate::{Permit, Sight};
+use crate::gate::{Permit, ResourceVisibility};
 use crate::label::Label;
 use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
-use crate::registry::{Catalog, Owns, PromptDef, Provider, ResourceDef, TemplateDef};
+use crate::registry::{Catalog, PromptDef, Provider, ResourceClaim, ResourceDef, TemplateDef};
 use crate::tool::{ErrorStyle, TaskSupport, ToolDef, ToolSpec};
 use futures::future::BoxFuture;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -17,9 +17,9 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a tool function may return.
-pub trait Reply {
-    /// Returns the schema of the structured result, where there is one.
+/// A return type of a tool function.
+pub trait IntoToolOutput {
+    /// Returns the `outputSchema`, if the result is structured.
     fn schema() -> Option<Value>;
 
     fn into_output(self) -> ToolOutput;
@@ -29,18 +29,18 @@ pub trait Reply {
 #[derive(Debug, Clone)]
 pub struct Text(pub String);
 
-/// Data: pretty-printed for the model that reads text, and as it is for the one that reads structures.
+/// Structured data, also pretty-printed as text.
 #[derive(Debug, Clone)]
 pub struct Json<T>(pub T);
 
-/// A sentence for the model, with the same facts as data.
+/// A sentence for the model, with the same facts as structured data.
 #[derive(Debug, Clone)]
-pub struct Said<T> {
+pub struct SummaryWithData<T> {
     pub sentence: String,
     pub facts: T,
 }
 
-impl Reply for Text {
+impl IntoToolOutput for Text {
     fn schema() -> Option<Value> {
         None
     }
@@ -50,7 +50,7 @@ impl Reply for Text {
     }
 }
 
-impl Reply for ToolOutput {
+impl IntoToolOutput for ToolOutput {
     fn schema() -> Option<Value> {
         None
     }
@@ -60,7 +60,7 @@ impl Reply for ToolOutput {
     }
 }
 
-impl<T: Serialize + JsonSchema> Reply for Json<T> {
+impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
     fn schema() -> Option<Value> {
         Some(schema_of::<T>())
     }
@@ -72,7 +72,7 @@ impl<T: Serialize + JsonSchema> Reply for Json<T> {
     }
 }
 
-impl<T: Serialize + JsonSchema> Reply for Said<T> {
+impl<T: Serialize + JsonSchema> IntoToolOutput for SummaryWithData<T> {
     fn schema() -> Option<Value> {
         Some(schema_of::<T>())
     }
@@ -88,7 +88,7 @@ fn to_value<T: Serialize>(value: &T) -> Value {
     serde_json::to_value(value).expect("a result type has string keys and finite numbers")
 }
 
-/// Returns the JSON Schema of a type, without what only tools for programmers read.
+/// Returns the JSON Schema of a type, without title, description and meta-schema.
 pub fn schema_of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|s| {
         s.meta_schema = None;
@@ -98,7 +98,7 @@ pub fn schema_of<T: JsonSchema>() -> Value {
     if let Value::Object(object) = &mut schema {
         object.remove("title");
         object.remove("description");
-        // A type without fields says nothing of properties; clients want the word all the same.
+        // A type without fields has no `properties`, which some clients require.
         if object.get("type").and_then(Value::as_str) == Some("object") {
             object.entry("properties").or_insert_with(|| Value::Object(Map::new()));
         }
@@ -107,7 +107,7 @@ pub fn schema_of<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Takes out formats like `uint64`, which only Rust knows; strict validators stumble over them.
+/// Removes formats like `uint64`, which are not standard; strict validators reject them.
 fn drop_number_formats(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
@@ -127,7 +127,7 @@ fn drop_number_formats(schema: &mut Value) {
 
 type Handler = Box<dyn Fn(Arguments, CallCtx) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// Resources that a family offers.
+/// The resources of a family.
 pub trait ResourceSource: Send + Sync {
     fn owns(&self, uri: &str) -> bool;
 
@@ -139,19 +139,19 @@ pub trait ResourceSource: Send + Sync {
 
     fn read(&self, uri: String, ctx: CallCtx) -> BoxFuture<'_, Result<Vec<ResourceContents>, ToolError>>;
 
-    /// Proposes values for a variable of a template, of those that the caller may see.
+    /// Proposes values for a template variable, filtered by what the caller may see.
     fn complete(
         &self,
         template: String,
-        argument: ArgumentInProgress,
-        sight: Sight,
+        argument: CompletionArgument,
+        visibility: ResourceVisibility,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
-        let _ = (template, argument, sight);
+        let _ = (template, argument, visibility);
         Box::pin(async { Ok(Completion::default()) })
     }
 }
 
-/// Prompts that a family offers.
+/// The prompts of a family.
 pub trait PromptSource: Send + Sync {
     fn prompts(&self) -> Vec<Arc<PromptDef>>;
 
@@ -166,24 +166,24 @@ pub trait PromptSource: Send + Sync {
     fn complete(
         &self,
         prompt: String,
-        argument: ArgumentInProgress,
+        argument: CompletionArgument,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
         let _ = (prompt, argument);
         Box::pin(async { Ok(Completion::default()) })
     }
 }
 
-/// An argument that someone is typing.
+/// An argument to complete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ArgumentInProgress {
+pub struct CompletionArgument {
     pub name: String,
-    /// What has been typed so far.
+    /// The partial value.
     pub value: String,
-    /// Arguments that are settled already.
+    /// Arguments already chosen.
     pub settled: HashMap<String, String>,
 }
 
-/// A provider made of functions.
+/// A provider built from functions.
 pub struct Family {
     name: &'static str,
     error_style: ErrorStyle,
@@ -215,13 +215,13 @@ impl Family {
     where
         S: Send + Sync + 'static,
         A: DeserializeOwned + JsonSchema + Send + 'static,
-        R: Reply + 'static,
+        R: IntoToolOutput + 'static,
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
     {
         self.tool_with_schema(spec, schema_of::<A>(), state, run)
     }
 
-    /// Adds a tool whose input schema says more than its argument type can.
+    /// Adds a tool with an input schema that expresses more than its argument type.
     pub fn tool_with_schema<S, A, R, Fut>(
         mut self,
         spec: ToolSpec,
@@ -232,7 +232,7 @@ impl Family {
     where
         S: Send + Sync + 'static,
         A: DeserializeOwned + Send + 'static,
-        R: Reply + 'static,
+        R: IntoToolOutput + 'static,
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
     {
         let mut tool = ToolDef::new(spec, input_schema, R::schema());
@@ -242,7 +242,7 @@ impl Family {
         let handler: Handler = Box::new(move |arguments, ctx| {
             let state = state.clone();
             Box::pin(async move {
-                // The validate layer has seen the arguments; what fails here is a schema that says less than the type.
+                // The validate layer has accepted the arguments; this fails only if the schema is weaker than the type.
                 let args = serde_json::from_str(arguments.raw().get())
                     .map_err(|e| ToolError::invalid_args(format!("invalid arguments: {e}")))?;
                 let reply = run(state, args, ctx).await?;
@@ -258,7 +258,7 @@ impl Family {
         self
     }
 
-    /// Lets the tool that was added last run as a task.
+    /// Lets the last added tool run as a task.
     pub fn as_task(mut self, support: TaskSupport) -> Self {
         if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
             tool.tasks = support;
@@ -266,7 +266,7 @@ impl Family {
         self
     }
 
-    /// Says what the tool that was added last has to do with data.
+    /// Sets the data-flow labels of the last added tool.
     pub fn labelled(mut self, labels: &[Label]) -> Self {
         if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
             tool.labels = labels.iter().copied().collect();
@@ -300,19 +300,21 @@ impl Family {
                 let arguments = object(&call.arguments)?;
                 source.get(name.clone(), arguments, call.ctx).await.map(Output::Prompt)
             }
-            // Nothing here is a task for anybody but the hub itself.
+            // Native tools have no upstream task.
             Target::Task(..) => Err(unknown()),
             Target::Completion(of) => {
-                let argument = argument_in_progress(&call.arguments)?;
+                let argument = completion_argument(&call.arguments)?;
                 let completion = match of {
-                    CompletionOf::Prompt(name) => {
+                    CompletionRef::Prompt(name) => {
                         let source = self.prompts.as_ref().ok_or_else(unknown)?;
                         source.complete(name.clone(), argument).await?
                     }
-                    CompletionOf::Template(uri) => {
+                    CompletionRef::Template(uri) => {
                         let source = self.resources.as_ref().ok_or_else(unknown)?;
-                        let sight = call.sight.ok_or_else(|| ToolError::internal("no gate was passed"))?;
-                        source.complete(uri.clone(), argument, sight).await?
+                        let visibility = call
+                            .visibility
+                            .ok_or_else(|| ToolError::internal("the call bypassed the gate"))?;
+                        source.complete(uri.clone(), argument, visibility).await?
                     }
                 };
                 Ok(Output::Completion(completion))
@@ -329,7 +331,7 @@ fn object(arguments: &Arguments) -> Result<Map<String, Value>, ToolError> {
     }
 }
 
-fn argument_in_progress(arguments: &Arguments) -> Result<ArgumentInProgress, ToolError> {
+fn completion_argument(arguments: &Arguments) -> Result<CompletionArgument, ToolError> {
     let object = object(arguments)?;
     let text = |key: &str| {
         object
@@ -348,7 +350,7 @@ fn argument_in_progress(arguments: &Arguments) -> Result<ArgumentInProgress, Too
     let settled = settled.into_iter().flatten();
     let settled =
         settled.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-    Ok(ArgumentInProgress { name, value, settled })
+    Ok(CompletionArgument { name, value, settled })
 }
 
 impl Provider for Family {
@@ -365,10 +367,10 @@ impl Provider for Family {
         }
     }
 
-    fn owns_resource(&self, uri: &str, _: &str) -> Owns {
-        // Whatever fits it: no server can take an address of ours by listing it.
+    fn owns_resource(&self, uri: &str, _: &str) -> ResourceClaim {
+        // `Listed`, the strongest claim: no upstream server can take over a native URI by listing it.
         let owns = self.resources.as_ref().is_some_and(|source| source.owns(uri));
-        if owns { Owns::Listed } else { Owns::Not }
+        if owns { ResourceClaim::Listed } else { ResourceClaim::Not }
     }
 
     fn resources<'a>(&'a self, _: Permit, _: &'a str) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {

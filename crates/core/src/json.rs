@@ -1,62 +1,62 @@
-//! Strict reading of JSON that a stranger wrote.
+//! Strict parsing of untrusted JSON, and escaping of untrusted text.
 //!
-//! `serde_json` takes the last of two equal keys. A policy that read the first and a tool that got the
-//! last would disagree about what was asked, so here a repeated key is an error at any depth.
+//! `serde_json` takes the last of two equal keys. A policy that read the first and a tool that got the last would disagree
+//! about the request, so a duplicate key is an error at any depth.
 
+use crate::hidden_chars::is_invisible;
 use crate::limit::Limit;
-use crate::text::is_invisible;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// How deep a value may nest. Well below `serde_json`'s own 128, and deeper than any real argument.
+/// Maximum nesting depth. Well below `serde_json`'s own 128, and deeper than any real argument.
 pub const DEPTH_MAX: usize = 64;
 
-/// Parses `text`; a repeated key, a number out of range or nesting beyond [`DEPTH_MAX`] is an error.
+/// Parses `text`; a duplicate key, a number out of range or nesting beyond [`DEPTH_MAX`] is an error.
 pub fn parse_strict(text: &str) -> Result<Value, serde_json::Error> {
     parse(text, false)
 }
 
-/// Parses `text` as strictly, but keeps every number with all its digits, out of range or not: for what is passed on. Only
-/// an exponent may be spelt otherwise afterwards (`1E5` as `1e+5`).
+/// Like [`parse_strict`], but keeps all digits of every number, in range or not: for values that are forwarded. Only the
+/// spelling of an exponent may change (`1E5` to `1e+5`).
 pub fn parse_exact(text: &str) -> Result<Value, serde_json::Error> {
     parse(text, true)
 }
 
-/// Returns a name as the least careful of readers takes it: some do not tell capitals from small letters, and some pass over
-/// what is not seen or end at it.
+/// Returns a name as the least careful parser compares it: some ignore case, and some skip invisible characters or stop at
+/// them.
 pub fn folded(name: &str) -> String {
     let seen = name.chars().filter(|c| !c.is_control() && !is_invisible(*c));
     seen.flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
-/// Returns whether a name is another than this, and some reader would take it for the same. Such a one stands beside what was
-/// looked at, and is what is done.
-pub fn is_mistakable(name: &str, own: &str) -> bool {
+/// Returns whether a different name could pass for `own` in some parser. With both present, the member that was checked
+/// would not be the one used.
+pub fn is_confusable(name: &str, own: &str) -> bool {
     name != own && folded(name) == folded(own)
 }
 
 fn parse(text: &str, exact: bool) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = Strict { depth_left: DEPTH_MAX, text, exact }.deserialize(&mut reader)?;
+    let value = StrictValueSeed { depth_left: DEPTH_MAX, text, exact }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
 
 #[derive(Clone, Copy)]
-struct Strict<'t> {
+struct StrictValueSeed<'t> {
     depth_left: usize,
     text: &'t str,
-    /// Whether numbers stay as they are written.
+    /// Whether numbers keep their digits.
     exact: bool,
 }
 
-impl<'t> Strict<'t> {
-    fn deeper<E: de::Error>(self) -> Result<Strict<'t>, E> {
+impl<'t> StrictValueSeed<'t> {
+    fn deeper<E: de::Error>(self) -> Result<StrictValueSeed<'t>, E> {
         match self.depth_left.checked_sub(1) {
-            Some(depth_left) => Ok(Strict { depth_left, ..self }),
+            Some(depth_left) => Ok(StrictValueSeed { depth_left, ..self }),
             None => {
                 Limit::JsonDepth.hit();
                 Err(E::custom(format_args!("nested more than {DEPTH_MAX} levels deep")))
@@ -65,7 +65,7 @@ impl<'t> Strict<'t> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Strict<'_> {
+impl<'de> DeserializeSeed<'de> for StrictValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -73,7 +73,7 @@ impl<'de> DeserializeSeed<'de> for Strict<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Strict<'_> {
+impl<'de> Visitor<'de> for StrictValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,7 +118,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut next = map.next_key_seed(KeyOf(self.text))?;
+        let mut next = map.next_key_seed(KeySeed(self.text))?;
         if let Some(Key::OfNumber) = next {
             return number(&map.next_value::<String>()?, self.exact);
         }
@@ -132,7 +132,7 @@ impl<'de> Visitor<'de> for Strict<'_> {
                 }
                 Entry::Vacant(place) => place.insert(map.next_value_seed(inner)?),
             };
-            next = map.next_key_seed(KeyOf(self.text))?;
+            next = map.next_key_seed(KeySeed(self.text))?;
         }
         Ok(Value::Object(object))
     }
@@ -141,14 +141,14 @@ impl<'de> Visitor<'de> for Strict<'_> {
 /// A key of an object.
 enum Key {
     Name(String),
-    /// Not in the text: where `serde_json` is built to keep every digit, it hands a number that is no small integer over as
-    /// an object with this one key. A stranger who writes the same key has it in the text, and has no number.
+    /// Not in the text: built with `arbitrary_precision`, `serde_json` presents a number as an object with this one key. If
+    /// untrusted input spells out that key, the key lies within the text and is treated as an ordinary one.
     OfNumber,
 }
 
-struct KeyOf<'t>(&'t str);
+struct KeySeed<'t>(&'t str);
 
-impl<'de> DeserializeSeed<'de> for KeyOf<'_> {
+impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
     type Value = Key;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Key, D::Error> {
@@ -156,7 +156,7 @@ impl<'de> DeserializeSeed<'de> for KeyOf<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for KeyOf<'_> {
+impl<'de> Visitor<'de> for KeySeed<'_> {
     type Value = Key;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,8 +175,8 @@ impl<'de> Visitor<'de> for KeyOf<'_> {
     }
 }
 
-/// Reads a number that is no small integer. A large integer keeps its digits, all else is a double, unless it is to be
-/// exact.
+/// Parses a number that is not a small integer. A large integer keeps its digits; any other number becomes a double unless
+/// `exact`.
 fn number<E: de::Error>(digits: &str, exact: bool) -> Result<Value, E> {
     if exact {
         return digits.parse().map(Value::Number).map_err(E::custom);
@@ -188,16 +188,16 @@ fn number<E: de::Error>(digits: &str, exact: bool) -> Result<Value, E> {
     number.map(Value::Number).ok_or_else(|| E::custom("number out of range"))
 }
 
-/// How long a stranger's text may be for an error message to repeat it. Longer than most paths and addresses.
+/// Maximum length of untrusted text quoted in an error message. Longer than most paths and URLs.
 const QUOTED_CHARS_MAX: usize = 200;
 
-/// Returns `text` fit for an error message: with control and invisible characters made visible, and whole or not at
-/// all. What is cut in two is not recognised as the secret that it was.
+/// Returns `text` for an error message: hidden characters escaped, and complete or not at all. Redaction would not recognize
+/// a truncated secret.
 pub fn printable(text: &str) -> String {
     visible(&whole(text, QUOTED_CHARS_MAX))
 }
 
-/// Returns `text` where it has no more than so many characters, else a note instead of all of it.
+/// Returns `text` if it has at most `chars_max` characters, else a placeholder.
 pub fn whole(text: &str, chars_max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(chars_max) {
         None => Cow::Borrowed(text),
@@ -205,11 +205,11 @@ pub fn whole(text: &str, chars_max: usize) -> Cow<'_, str> {
     }
 }
 
-/// Returns `text` with control and invisible characters as their escapes, on one line.
+/// Returns `text` with control and invisible characters escaped, on one line.
 pub fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        // Nearly all text is plain ASCII, and this is on the way of every call.
+        // The fast path: nearly all text is ASCII, and every call comes through here.
         if c.is_ascii_graphic() || c == ' ' {
             shown.push(c);
         } else if c.is_control() || is_invisible(c) {
@@ -221,7 +221,7 @@ pub fn visible(text: &str) -> String {
     shown
 }
 
-/// As [`visible`], but lines and tabs stay what they are.
+/// Like [`visible`], but keeps line ends and tabs.
 pub fn visible_lines(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for part in text.split_inclusive(['\n', '\t']) {
@@ -232,9 +232,9 @@ pub fn visible_lines(text: &str) -> String {
     shown
 }
 
-/// Returns text that is JSON with control and invisible characters as JSON's own escapes: it means the same.
+/// Returns JSON text with control and invisible characters as JSON escapes, which means the same.
 ///
-/// Between values JSON has no such characters but line ends, which are left.
+/// Outside strings JSON allows no such characters except line ends, which are kept.
 pub fn visible_json(json: &str) -> Cow<'_, str> {
     let hidden = |c: char| (c.is_control() && c != '\n') || is_invisible(c);
     if !json.contains(hidden) {
@@ -262,7 +262,7 @@ mod tests {
         for text in [r#"{"a":1,"a":2}"#, r#"[{"x":{"b":0,"b":0}}]"#, r#"{"a":1,"\u0061":2}"#] {
             let error = parse_strict(text).unwrap_err().to_string();
             assert!(error.contains("given twice"), "{text}: {error}");
-            // The weak variant takes it without a word.
+            // `serde_json` accepts it.
             assert!(serde_json::from_str::<Value>(text).is_ok());
         }
     }
@@ -288,7 +288,7 @@ mod tests {
         let exact = "[0.12345678901234567890123,1e+5,1e+400,1.50,-0]";
         assert_eq!(parse_exact(exact).unwrap().to_string(), exact);
         assert!(parse_exact(r#"{"a":1.0,"a":1.0}"#).is_err());
-        // A stranger's key is a key, whatever it is; that is not so for a reader who trusts it.
+        // The private key of `serde_json` in the input is an ordinary key.
         for text in
             [r#"{"$serde_json::private::Number":"7"}"#, r#"{"\u0024serde_json::private::Number":"7"}"#]
         {

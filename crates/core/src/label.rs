@@ -1,17 +1,17 @@
-//! What a tool has to do with data: where it comes from, and where it may go.
+//! Data-flow labels of tools: private data, untrusted content, exfiltration path.
 //!
-//! Private data, a stranger's words and a way out are harmless each by themselves. Together they are how data is stolen:
-//! the words tell the model to carry the data out. Labels let a rule speak of them.
+//! Each alone is harmless. Together they are the lethal trifecta of prompt injection: untrusted content tells the model to
+//! carry private data out. Policy rules match on labels.
 
 use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Label {
-    /// What it returns is somebody's own.
+    /// Returns private data.
     Private,
-    /// What it returns was written by strangers.
+    /// Returns content from untrusted authors.
     Untrusted,
-    /// What it is called with leaves the machine.
+    /// Its arguments leave the machine.
     Outward,
 }
 
@@ -40,7 +40,7 @@ pub struct Labels(u8);
 
 impl Labels {
     pub const NONE: Labels = Labels(0);
-    /// What is assumed of another server's tool that nobody spoke of: it may say anything, and tell anyone.
+    /// The default for upstream tools without configured labels: they may return anything and send anywhere.
     pub const FOREIGN: Labels = Labels::NONE.with(Label::Untrusted).with(Label::Outward);
 
     pub const fn with(self, label: Label) -> Labels {
@@ -51,7 +51,7 @@ impl Labels {
         self.0 & (1 << label as u8) != 0
     }
 
-    /// Returns whether any label is in both.
+    /// Returns whether the sets intersect.
     pub fn meets(self, other: Labels) -> bool {
         self.0 & other.0 != 0
     }
@@ -60,7 +60,7 @@ impl Labels {
         Label::ALL.into_iter().filter(move |label| self.contains(*label))
     }
 
-    /// Returns the names, in one order.
+    /// Returns the names, in a fixed order.
     pub fn names(self) -> Vec<&'static str> {
         self.iter().map(Label::as_str).collect()
     }

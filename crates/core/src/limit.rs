@@ -1,11 +1,10 @@
-//! Every bound that a client can run into, and how often that happened.
+//! Every limit that a client can hit, with a counter of hits for the metrics.
 //!
-//! The counters are the process's own: a bound may stand in a parser that knows of no hub, and there is one hub in a
-//! process. Whoever shows numbers reads them from here.
+//! The counters are process-wide statics: some limits are in parsers without access to the hub, and a process has one hub.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A bound that refuses something, or ends it.
+/// A limit that refuses a request or ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
     LineBytes,
@@ -72,7 +71,7 @@ impl Limit {
         Limit::SecretGuesses,
     ];
 
-    /// Returns its name in metrics and in the documentation.
+    /// Returns the name in metrics and documentation.
     pub fn label(self) -> &'static str {
         match self {
             Limit::LineBytes => "line_bytes",
@@ -107,12 +106,12 @@ impl Limit {
         }
     }
 
-    /// Counts that something ran into it.
+    /// Counts a hit.
     pub fn hit(self) {
         self.counter().fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how often something ran into it since the process started.
+    /// Returns the number of hits since the process started.
     pub fn hits(self) -> u64 {
         self.counter().load(Ordering::Relaxed)
     }
@@ -138,7 +137,7 @@ mod tests {
 
     #[test]
     fn hits_are_counted() {
-        // No other test of this crate runs into this one.
+        // No other test of this crate hits this limit.
         let before = Limit::StreamBacklog.hits();
         Limit::StreamBacklog.hit();
         assert_eq!(Limit::StreamBacklog.hits(), before + 1);

@@ -1,4 +1,4 @@
-//! What a call returns, in types. The wire writes them; a tool never sees JSON of the protocol.
+//! Results of calls, as types. `wire` renders them; a tool never handles protocol JSON.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -10,7 +10,7 @@ pub enum Output {
     Resource(Vec<ResourceContents>),
     Prompt(PromptOutput),
     Completion(Completion),
-    /// An upstream server's own result object, passed on as it came.
+    /// An upstream server's result object, forwarded unchanged.
     Raw(Box<RawValue>),
 }
 
@@ -19,11 +19,11 @@ pub enum Output {
 pub struct ToolOutput {
     pub content: Vec<Content>,
     pub structured: Option<Value>,
-    /// A failure that the tool itself reports with content of its own.
+    /// The tool itself reports a failure, with its own content.
     pub is_error: bool,
 }
 
-/// One piece of content, with the annotations that the sender chose.
+/// One content item, with the sender's annotations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
     pub body: ContentBody,
@@ -52,7 +52,7 @@ pub enum ResourceBody {
     Base64(String),
 }
 
-/// Who speaks in a prompt.
+/// The role of a prompt message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     User,
@@ -71,7 +71,7 @@ pub struct PromptOutput {
     pub messages: Vec<PromptMessage>,
 }
 
-/// Proposals for the rest of an argument.
+/// Proposed values for an argument.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Completion {
     pub values: Vec<String>,
@@ -80,10 +80,10 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// How many proposals one answer holds; the protocol allows no more.
+    /// Bound on the values of one completion, from the protocol.
     pub const VALUES_MAX: usize = 100;
 
-    /// Returns the candidates that start with `prefix`, as many as one answer may hold.
+    /// Returns the candidates that start with `prefix`, up to the bound.
     pub fn matching<I: IntoIterator<Item = String>>(candidates: I, prefix: &str) -> Completion {
         let prefix = prefix.to_lowercase();
         let mut values: Vec<String> =
@@ -113,9 +113,9 @@ impl ToolOutput {
 }
 
 impl Output {
-    /// Hands every text that a reader could see to `visit`, which may replace it.
+    /// Passes every text in the output to `visit`, which may replace it.
     ///
-    /// Keys of structured values are texts too: a secret hides there as well as anywhere.
+    /// Keys of structured values count as text: a secret can be in a key too.
     pub fn visit_texts(&mut self, visit: &mut dyn FnMut(&mut String)) {
         match self {
             Output::Tool(output) => {
@@ -133,13 +133,13 @@ impl Output {
             Output::Raw(raw) => {
                 let mut text = raw.get().to_owned();
                 visit(&mut text);
-                // A replacement that broke the JSON must not leave half a secret behind: nothing leaves then.
+                // If a replacement broke the JSON, the whole result is withheld, so that no partial secret leaves.
                 *raw = RawValue::from_string(text).unwrap_or_else(|_| withheld());
             }
         }
     }
 
-    /// Returns about how many bytes the output takes when written.
+    /// Returns the approximate serialized size.
     pub fn size(&self) -> usize {
         let mut bytes = 0;
         match self {
@@ -222,7 +222,7 @@ fn visit_value(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     }
 }
 
-/// Returns about how many bytes a value takes when written.
+/// Returns the approximate serialized size of a value.
 pub fn value_size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,

@@ -1,10 +1,10 @@
-//! Globs over names of tools, clients and resources.
+//! Glob patterns over names of tools, clients and resources.
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
-/// How many globs one pattern may hold. A policy that needs more wants another shape.
+/// Bound on the globs of one pattern. A policy that needs more should be structured differently.
 const GLOBS_MAX: usize = 1_000;
-/// How long one glob may be. Names are at most 64 characters, resource addresses somewhat more.
+/// Bound on one glob. Names have at most 64 characters, resource URIs somewhat more.
 const GLOB_BYTES_MAX: usize = 512;
 
 /// Any of a list of globs. `*` matches any run of characters, `?` one, `[ab]` a choice, `{a,b}` words.
@@ -12,11 +12,11 @@ const GLOB_BYTES_MAX: usize = 512;
 pub struct Pattern {
     globs: Vec<String>,
     set: GlobSet,
-    /// `*` alone is by far the most common pattern; asking the automaton for it would be a waste.
+    /// Fast path for `*`, by far the most common pattern.
     everything: bool,
 }
 
-/// As it was written: what it was made into fills megabytes.
+/// Shows the globs only: the compiled automaton would print megabytes.
 impl std::fmt::Debug for Pattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.globs).finish()

@@ -1,4 +1,4 @@
-//! Who answers to which name.
+//! The registry of providers: resolves names and URIs, and publishes catalog changes.
 
 mod affected;
 mod index;
@@ -9,17 +9,17 @@ use crate::Outcome;
 use crate::call::{Call, Target};
 use crate::error::ToolError;
 use crate::gate::Permit;
-use crate::tool::{ToolDef, Unruled};
+use crate::tool::{DefaultDecision, ToolDef};
 use affected::{Unannounced, listed_by};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
-use index::{Index, Kept};
+use index::{NameIndex, ReservedNames};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::broadcast;
 
-/// How many changes a slow listener may fall behind before it is told that it missed some.
+/// Broadcast capacity. A slower listener learns that it lagged, and must assume that everything changed.
 const CHANGES_MAX: usize = 256;
 
 /// One argument of a prompt.
@@ -30,7 +30,7 @@ pub struct PromptArgument {
     pub required: bool,
 }
 
-/// A stranger's own definition of a thing, with all that we do not know of. It is listed as it is.
+/// An upstream server's definition of a tool, prompt or resource, including unknown members. Listed unchanged.
 #[derive(Debug, Clone)]
 pub struct Definition(Arc<RawValue>);
 
@@ -52,7 +52,7 @@ impl PartialEq for Definition {
 
 impl Eq for Definition {}
 
-/// A prompt that a person can choose.
+/// A prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptDef {
     pub name: String,
@@ -62,7 +62,7 @@ pub struct PromptDef {
     pub definition: Option<Definition>,
 }
 
-/// A resource that can be read.
+/// A resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceDef {
     pub uri: String,
@@ -74,7 +74,7 @@ pub struct ResourceDef {
     pub definition: Option<Definition>,
 }
 
-/// A family of resources, by the form of their addresses.
+/// A resource template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateDef {
     pub uri_template: String,
@@ -85,31 +85,30 @@ pub struct TemplateDef {
     pub definition: Option<Definition>,
 }
 
-/// What a provider offers under names, in the order in which it is listed.
+/// What a provider offers, in listing order.
 #[derive(Default, Clone)]
 pub struct Catalog {
     pub tools: Vec<Arc<ToolDef>>,
     pub prompts: Vec<Arc<PromptDef>>,
     pub templates: Vec<Arc<TemplateDef>>,
-    /// The addresses that a server lists. They are listed by [`Provider::resources`]; who has them is told by this.
+    /// The URIs that an upstream server lists. Only for ownership; [`Provider::resources`] lists the resources.
     pub resources: Vec<String>,
-    /// The tools that a server without a prefix offers instead where a name is another's, by that name. See
-    /// [`second_name`].
+    /// For a server without a prefix: the tool to use if its name is taken, by that name. See [`fallback_name`].
     pub second: HashMap<String, Arc<ToolDef>>,
-    /// Whether a server has not said yet which tools it has, or which prompts. What is here was known of it before.
+    /// The server has not listed its tools or prompts yet; the catalog holds what was cached before.
     pub tools_are_late: bool,
     pub prompts_are_late: bool,
 }
 
-/// The longest name that common clients and models take.
+/// The longest name that common clients and models accept.
 pub const NAME_CHARS_MAX: usize = 64;
-/// How much of a hash the name of a server's tool ends in that had to be changed; all that fits well where somebody has
-/// taken the short one on purpose.
+/// Length of the hash suffix of a tool name that had to be changed. The longer one applies if the short name is taken, which
+/// only happens on purpose.
 pub const NAME_HASH_CHARS: [usize; 2] = [8, 40];
 
-/// Returns the name under which a tool of a server without a prefix appears where its own is another's, if there is room
-/// for it. Rules that speak against the first name count for it too: [`ToolDef::instead_of`].
-pub fn second_name(server: &str, name: &str) -> Option<String> {
+/// Returns the name for a tool of a server without a prefix whose own name is taken, if it fits. Deny rules for the original
+/// name apply to it too: [`ToolDef::instead_of`].
+pub fn fallback_name(server: &str, name: &str) -> Option<String> {
     let second = format!("{server}_{name}");
     (second.len() <= NAME_CHARS_MAX).then_some(second)
 }
@@ -118,48 +117,48 @@ pub fn second_name(server: &str, name: &str) -> Option<String> {
 pub trait Provider: Send + Sync {
     fn name(&self) -> &str;
 
-    /// Returns what is offered now. Must not block.
+    /// Returns the current offer. Must not block.
     fn catalog(&self) -> Catalog;
 
-    /// Returns what stands before its names, for another server. What is native has no such thing, and comes before
-    /// every server.
+    /// Returns the name prefix of an upstream server; `None` for a native family. Native names take precedence over every
+    /// server.
     fn prefix(&self) -> Option<&str> {
         None
     }
 
-    /// Returns whether the catalog is what it offers. Of a server nothing may be known yet.
+    /// Returns whether the catalog is known. A server that has not connected yet may have none.
     fn is_known(&self) -> bool {
         true
     }
 
-    /// Hears which of its names are others'. Must not block, nor announce anything.
-    fn outranked(&self, taken: Vec<Taken>) {
+    /// Reports which of its names belong to other providers. Must not block or announce changes.
+    fn on_name_conflicts(&self, taken: Vec<NameConflict>) {
         let _ = taken;
     }
 
-    /// Returns whether reads of this address by this client come here.
-    fn owns_resource(&self, uri: &str, client: &str) -> Owns {
+    /// Returns whether this provider owns a URI, for this client.
+    fn owns_resource(&self, uri: &str, client: &str) -> ResourceClaim {
         let _ = (uri, client);
-        Owns::Not
+        ResourceClaim::Not
     }
 
-    /// Returns what it tells agents about itself, where a person has let that in.
+    /// Returns its instructions for agents, if an administrator trusted them.
     fn instructions(&self) -> Option<String> {
         None
     }
 
-    /// Returns what is decided about its prompts and resources where no rule speaks.
-    fn unruled(&self) -> Unruled {
-        Unruled::ByEffect
+    /// Returns the decision about its prompts and resources if no rule matches.
+    fn default_decision(&self) -> DefaultDecision {
+        DefaultDecision::ByEffect
     }
 
-    /// Hears that a client begins, or wants no longer, to be told when this resource changes.
+    /// Starts or ends a client's subscription to a resource.
     fn watch(&self, uri: &str, client: &str, wanted: bool) {
         let _ = (uri, client, wanted);
     }
 
-    /// Says, after [`watch`](Self::watch), why a client that wants to be told of this resource will not be.
-    fn watching<'a>(
+    /// Returns an error if a subscription made with [`watch`](Self::watch) will get no updates.
+    fn check_subscription<'a>(
         &'a self,
         permit: Permit,
         uri: &'a str,
@@ -169,17 +168,17 @@ pub trait Provider: Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
-    /// Hears that a client has closed its last session. It may come back, and may go on without one.
-    fn left(&self, client: &str) {
+    /// Reports that a client closed its last session. It may reconnect, or go on without a session.
+    fn client_disconnected(&self, client: &str) {
         let _ = client;
     }
 
-    /// Hears that a client is one no more. Whoever has its name next is somebody else.
-    fn gone(&self, client: &str) {
-        self.left(client);
+    /// Reports that a client was removed. A later client of the same name is a different principal.
+    fn client_removed(&self, client: &str) {
+        self.client_disconnected(client);
     }
 
-    /// Lists the resources that exist now for a client; they are too many and too short-lived for the catalog.
+    /// Lists the current resources for a client. They are too many and too short-lived for the catalog.
     fn resources<'a>(
         &'a self,
         permit: Permit,
@@ -192,40 +191,40 @@ pub trait Provider: Send + Sync {
     fn call(&self, permit: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome>;
 }
 
-/// Whether an address is a provider's to answer for.
+/// How strongly a provider claims a URI, weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Owns {
+pub enum ResourceClaim {
     Not,
-    /// The provider named it, and says nothing else of it.
+    /// The provider mentioned it in a result, but neither lists nor describes it.
     Linked,
-    /// It fits a form that the provider described. Another may list the very address.
+    /// It matches one of the provider's templates. Another provider may list the exact URI.
     ByForm,
     Listed,
 }
 
-/// A name that a provider wanted, and that is another's.
+/// A name that a provider offers but that belongs to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub struct NameConflict {
     /// `tool`, `prompt`, `template` or `resource`.
     pub kind: &'static str,
     pub name: String,
-    /// Under which other name it appears.
+    /// The fallback name it got.
     pub instead: Option<String>,
-    /// The server that has it; `None` for the hub itself.
+    /// The server that owns it; `None` for the hub itself.
     pub server: Option<String>,
-    /// Whether that server runs now.
+    /// Whether that server is running.
     pub is_there: bool,
 }
 
-impl Taken {
-    /// Says who has the name.
+impl NameConflict {
+    /// Describes the conflict.
     pub fn why(&self) -> String {
-        let Taken { kind, name, .. } = self;
+        let NameConflict { kind, name, .. } = self;
         let name = crate::json::printable(name);
         let mut why = match &self.server {
             None => format!("`{name}` is a {kind} of the hub"),
             Some(server) if self.is_there => format!("`{name}` is a {kind} of server `{server}`"),
-            Some(server) => format!("`{name}` is kept for server `{server}`, which does not run"),
+            Some(server) => format!("`{name}` is reserved for server `{server}`, which is not running"),
         };
         if let Some(instead) = &self.instead {
             why.push_str(&format!("; this one is `{instead}`"));
@@ -234,33 +233,33 @@ impl Taken {
     }
 }
 
-/// A server that is configured, and which names are known to be its own before it has said so.
+/// The names of a configured server, known before it connects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Expected {
+pub struct NameReservation {
     pub server: String,
     pub prefix: String,
-    /// What its names come from, to tell when they are others.
+    /// Identifies the naming configuration. If it changes, the earlier names are released.
     pub naming: String,
     pub tools: Vec<String>,
     pub prompts: Vec<String>,
 }
 
-/// Something that clients may want to know of.
+/// A change that clients may be notified of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// Any of a list, for all: the rules are others, or what is native is.
+pub enum CatalogChange {
+    /// A whole list, for all clients: the policy or the native tools changed.
     Tools,
     Prompts,
     Resources,
-    /// A list of one provider, by its name. Listeners hear [`Change::Within`] instead.
+    /// The list of one provider, by its name. Listeners receive [`CatalogChange::Within`] instead.
     ListOf(List, String),
-    /// A part of a list. Told to whoever sees one of these.
+    /// Some entries of a list. Only for clients that see one of them.
     Within(List, Arc<[Affected]>),
     ResourceUpdated(String),
-    /// Other resources than before, for this client only.
+    /// The resource list of this client only.
     ResourcesOf(String),
-    /// A resource of another server. Told to whoever watches one of `watched`, which it is itself or a part of; where
-    /// `client` says so, to that one only.
+    /// A resource of an upstream server. For clients with a subscription on one of `watched` (the resource or a parent of
+    /// it), or only for `client` if set.
     ResourceUpdatedOf {
         client: Option<String>,
         uri: String,
@@ -268,27 +267,27 @@ pub enum Change {
     },
 }
 
-/// Where a provider says that something changed.
+/// Announces changes of a provider.
 #[derive(Clone)]
-pub struct Changes {
+pub struct ChangeNotifier {
     registry: Weak<Inner>,
 }
 
-impl Changes {
-    /// Lets the registry look again, then tells the clients whom it concerns.
-    pub fn announce(&self, change: Change) {
+impl ChangeNotifier {
+    /// Rebuilds the index if a list changed, then broadcasts the change.
+    pub fn announce(&self, change: CatalogChange) {
         let Some(inner) = self.registry.upgrade() else { return };
         let change = match change {
-            Change::Tools => inner.reindex(List::Tools, change),
-            Change::Prompts => inner.reindex(List::Prompts, change),
-            Change::Resources => inner.reindex(List::Resources, change),
-            Change::ListOf(list, _) => inner.reindex(list, change),
-            Change::Within(..)
-            | Change::ResourceUpdated(_)
-            | Change::ResourcesOf(_)
-            | Change::ResourceUpdatedOf { .. } => change,
+            CatalogChange::Tools => inner.reindex(List::Tools, change),
+            CatalogChange::Prompts => inner.reindex(List::Prompts, change),
+            CatalogChange::Resources => inner.reindex(List::Resources, change),
+            CatalogChange::ListOf(list, _) => inner.reindex(list, change),
+            CatalogChange::Within(..)
+            | CatalogChange::ResourceUpdated(_)
+            | CatalogChange::ResourcesOf(_)
+            | CatalogChange::ResourceUpdatedOf { .. } => change,
         };
-        // No listener is no fault.
+        // It is fine if nothing is subscribed.
         let _ = inner.changes.send(change);
     }
 }
@@ -299,39 +298,39 @@ pub enum RegistryError {
     Taken { kind: &'static str, name: String, first: String, second: String },
 }
 
-/// Everybody who has names.
+/// The providers and the reserved names.
 #[derive(Default)]
-struct Known {
-    /// Native families as they were added, then servers in the order of their names.
+struct RegistryState {
+    /// Native families in order of registration, then upstream servers by name.
     providers: Vec<Arc<dyn Provider>>,
-    /// What is kept for configured servers, by their names.
-    kept: BTreeMap<String, Kept>,
-    /// What changed and was not announced yet.
+    /// Names reserved for configured servers, by server.
+    reserved_names: BTreeMap<String, ReservedNames>,
+    /// Changes that were not announced yet.
     unannounced: Unannounced,
 }
 
 struct Inner {
-    known: Mutex<Known>,
-    index: ArcSwap<Index>,
-    changes: broadcast::Sender<Change>,
-    /// How often which client wants to be told of which resource.
-    watched: Mutex<HashMap<Watched, usize>>,
+    known: Mutex<RegistryState>,
+    index: ArcSwap<NameIndex>,
+    changes: broadcast::Sender<CatalogChange>,
+    /// Reference counts of subscriptions.
+    watched: Mutex<HashMap<SubscriptionKey, usize>>,
 }
 
-/// Who wants to be told of what.
+/// Identifies a subscription.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Watched {
+struct SubscriptionKey {
     client: String,
     uri: String,
 }
 
-/// A client's subscription to the changes of a resource, which every layer of the gate has let it have.
-pub struct Watch {
+/// A client's subscription to a resource, allowed by every layer of the gate. Ends when dropped.
+pub struct ResourceSubscription {
     registry: Weak<Inner>,
-    watched: Watched,
+    watched: SubscriptionKey,
 }
 
-impl Drop for Watch {
+impl Drop for ResourceSubscription {
     fn drop(&mut self) {
         let Some(inner) = self.registry.upgrade() else { return };
         let mut watched = inner.lock_watched();
@@ -345,7 +344,7 @@ impl Drop for Watch {
     }
 }
 
-/// All providers, in the order of listing.
+/// All providers, in listing order. Clones share state.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -366,12 +365,13 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// Adds a provider. A name that is taken is an error, never a replacement; a server is told instead.
+    /// Adds a provider. A native family with a taken name is an error, never a replacement; an upstream server gets
+    /// [`Provider::on_name_conflicts`] instead.
     pub fn add(&self, provider: impl Provider + 'static) -> Result<(), RegistryError> {
         let provider: Arc<dyn Provider> = Arc::new(provider);
         let mut known = self.inner.lock_known();
         if provider.prefix().is_none() {
-            self.inner.index.load().has_room_for(&*provider)?;
+            self.inner.index.load().check_unique_names(&*provider)?;
         }
         known.providers.push(provider);
         known.providers.sort_by(|a, b| by_listing(&**a).cmp(&by_listing(&**b)));
@@ -379,41 +379,43 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes a server out. Calls that reached it already are its own to end.
+    /// Removes an upstream server. Calls already dispatched to it run to their end.
     pub fn remove(&self, server: &str) {
         let mut known = self.inner.lock_known();
-        // A native family may be called the same.
+        // A native family may have the same name.
         known.providers.retain(|one| one.prefix().is_none() || one.name() != server);
         self.inner.index_anew(&mut known);
     }
 
-    /// Says which servers are configured. What one of them had stays its own while it is not there; what belongs to
-    /// none of them is anybody's.
-    pub fn expects(&self, servers: Vec<Expected>) {
+    /// Sets which servers are configured. Names of a configured server stay reserved while it is down; all other
+    /// reservations are released.
+    pub fn reserve_names(&self, servers: Vec<NameReservation>) {
         let mut known = self.inner.lock_known();
-        let mut before = std::mem::take(&mut known.kept);
+        let mut before = std::mem::take(&mut known.reserved_names);
         for expected in servers {
-            let same = before.remove(&expected.server).filter(|kept| kept.naming == expected.naming);
-            let mut kept = same.unwrap_or_default();
-            (kept.prefix, kept.naming) = (expected.prefix, expected.naming);
-            kept.tools.extend(expected.tools);
-            kept.prompts.extend(expected.prompts);
-            known.kept.insert(expected.server, kept);
+            let same = before
+                .remove(&expected.server)
+                .filter(|reserved_names| reserved_names.naming == expected.naming);
+            let mut reserved_names = same.unwrap_or_default();
+            (reserved_names.prefix, reserved_names.naming) = (expected.prefix, expected.naming);
+            reserved_names.tools.extend(expected.tools);
+            reserved_names.prompts.extend(expected.prompts);
+            known.reserved_names.insert(expected.server, reserved_names);
         }
         self.inner.index_anew(&mut known);
     }
 
-    /// Returns the place where providers announce changes.
-    pub fn changes(&self) -> Changes {
-        Changes { registry: Arc::downgrade(&self.inner) }
+    /// Returns the notifier for providers.
+    pub fn changes(&self) -> ChangeNotifier {
+        ChangeNotifier { registry: Arc::downgrade(&self.inner) }
     }
 
-    /// Returns a listener for changes from now on.
-    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+    /// Subscribes to changes from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<CatalogChange> {
         self.inner.changes.subscribe()
     }
 
-    /// Returns what every tool is, seen by nobody in particular. What a caller sees is the gate's to say.
+    /// Returns all tools, unfiltered. The gate decides what a caller sees.
     pub fn tools(&self) -> Vec<Arc<ToolDef>> {
         self.inner.index.load().catalog.tools.clone()
     }
@@ -430,20 +432,19 @@ impl Registry {
         self.inner.index.load().tools.get(name).map(|(tool, _)| tool.clone())
     }
 
-    /// Returns the server of that name. A family of native tools may have the same.
+    /// Returns an upstream server by name. A native family may have the same name.
     pub(crate) fn server(&self, name: &str) -> Option<Arc<dyn Provider>> {
         self.inner.index.load().server(name)
     }
 
-    /// Returns what is decided about the target where no rule speaks, or `None` if nobody answers for it.
-    pub(crate) fn knows(&self, target: &Target, client: &str) -> Option<Unruled> {
-        self.inner.index.load().provider_of(target, client).map(|provider| provider.unruled())
+    /// Returns the decision about a target if no rule matches, or `None` if no provider owns the target.
+    pub(crate) fn default_decision_for(&self, target: &Target, client: &str) -> Option<DefaultDecision> {
+        self.inner.index.load().provider_of(target, client).map(|provider| provider.default_decision())
     }
 
-    /// Lets the owner of a resource know that a client wants to be told of its changes, until what is returned is
-    /// dropped.
-    pub(crate) fn watch(&self, _: Permit, uri: &str, client: &str) -> Watch {
-        let wanted = Watched { client: client.to_owned(), uri: uri.to_owned() };
+    /// Subscribes a client to a resource until the returned guard is dropped. The owner is notified of the first.
+    pub(crate) fn watch(&self, _: Permit, uri: &str, client: &str) -> ResourceSubscription {
+        let wanted = SubscriptionKey { client: client.to_owned(), uri: uri.to_owned() };
         let mut watched = self.inner.lock_watched();
         let count = watched.entry(wanted.clone()).or_default();
         *count += 1;
@@ -451,16 +452,16 @@ impl Registry {
             self.inner.watch(&wanted, true);
         }
         drop(watched);
-        Watch { registry: Arc::downgrade(&self.inner), watched: wanted }
+        ResourceSubscription { registry: Arc::downgrade(&self.inner), watched: wanted }
     }
 
-    /// Returns who answers for an address.
+    /// Returns the owner of a URI.
     pub(crate) fn owner_of(&self, uri: &str, client: &str) -> Option<Arc<dyn Provider>> {
         let index = self.inner.index.load();
         index.owner_of(uri, client).map(|at| index.providers[at].clone())
     }
 
-    /// Hands the call to its provider. The permit shows that the call went through the gate.
+    /// Passes the call to its provider.
     pub(crate) fn dispatch<'a>(&self, permit: Permit, call: Box<Call>) -> BoxFuture<'a, Outcome> {
         let index = self.inner.index.load();
         let provider = index.provider_of(&call.target, &call.caller.client.name);
@@ -474,9 +475,9 @@ impl Registry {
         drop(index);
         Box::pin(async move {
             if changed {
-                // What was decided about is not what would run.
-                return Err(ToolError::unavailable("the tool changed while the call was on its way")
-                    .hint("list the tools, then decide whether to call it as it is now"));
+                // TOCTOU: the policy decided about a different definition than the one that would run.
+                return Err(ToolError::unavailable("the tool changed while the call was in progress")
+                    .hint("list the tools again, then decide whether to call the changed tool"));
             }
             match provider {
                 Some(provider) => provider.call(permit, call).await,
@@ -487,14 +488,14 @@ impl Registry {
 }
 
 impl Inner {
-    fn lock_watched(&self) -> MutexGuard<'_, HashMap<Watched, usize>> {
+    fn lock_watched(&self) -> MutexGuard<'_, HashMap<SubscriptionKey, usize>> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn watch(&self, watched: &Watched, wanted: bool) {
-        let (index, Watched { client, uri }) = (self.index.load(), watched);
+    fn watch(&self, watched: &SubscriptionKey, wanted: bool) {
+        let (index, SubscriptionKey { client, uri }) = (self.index.load(), watched);
         if !wanted {
-            // Whoever it was begun with may not have the address any more.
+            // The URI may have a different owner by now, so all providers are notified.
             return index.providers.iter().for_each(|provider| provider.watch(uri, client, false));
         }
         if let Some(at) = index.owner_of(uri, client) {
@@ -502,35 +503,35 @@ impl Inner {
         }
     }
 
-    fn lock_known(&self) -> MutexGuard<'_, Known> {
+    fn lock_known(&self) -> MutexGuard<'_, RegistryState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Works out anew who has which name. Returns what is to be told: of the list of one provider, what it has and what
-    /// differs since something was last told of such a list. Names may have moved from one to another.
-    fn reindex(&self, list: List, change: Change) -> Change {
+    /// Rebuilds the index. Returns the change to announce: for the list of one provider, its entries plus all differences
+    /// since the last announcement of such a list, because names may have moved between providers.
+    fn reindex(&self, list: List, change: CatalogChange) -> CatalogChange {
         let mut known = self.lock_known();
         self.index_anew(&mut known);
         let mut affected = known.unannounced.take(list);
-        let Change::ListOf(_, name) = &change else { return change };
+        let CatalogChange::ListOf(_, name) = &change else { return change };
         for provider in known.providers.iter().filter(|provider| provider.name() == name) {
             affected.extend(listed_by(&**provider, list));
         }
-        Change::Within(list, affected.into())
+        CatalogChange::Within(list, affected.into())
     }
 
-    /// Works out who has which name, under the lock under which that can change.
-    fn index_anew(&self, known: &mut Known) {
-        let (index, taken) = Index::new(&known.providers, &mut known.kept);
+    /// Rebuilds the index, under the lock that guards the providers.
+    fn index_anew(&self, known: &mut RegistryState) {
+        let (index, taken) = NameIndex::new(&known.providers, &mut known.reserved_names);
         known.unannounced.note(&self.index.load(), &index);
         self.index.store(Arc::new(index));
         for (provider, taken) in known.providers.iter().zip(taken) {
-            provider.outranked(taken);
+            provider.on_name_conflicts(taken);
         }
     }
 }
 
-/// Where a provider comes in a list.
+/// Sort key of a provider in lists.
 fn by_listing(provider: &dyn Provider) -> Option<&str> {
     provider.prefix().map(|_| provider.name())
 }

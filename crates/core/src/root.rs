@@ -1,12 +1,11 @@
-//! The one door to files.
+//! Sandboxed file access: no path leads out of a [`Root`].
 //!
-//! A [`Root`] is a folder held open by a descriptor. Every path is resolved by the kernel below that descriptor
-//! (`openat2` with `RESOLVE_BENEATH` and `RESOLVE_NO_MAGICLINKS`), so there is no moment between a check and a use
-//! in which a link could be put in the way. What the kernel does not promise is checked on the open descriptor:
-//! that it is a regular file, and that it has no second name outside.
+//! A [`Root`] is a directory held open by a descriptor. The kernel resolves every path below that descriptor (`openat2` with
+//! `RESOLVE_BENEATH` and `RESOLVE_NO_MAGICLINKS`), so path traversal and TOCTOU races with symbolic links are impossible.
+//! What the kernel does not guarantee is checked on the open descriptor: that it is a regular file without hard links.
 //!
-//! Not promised: a mount inside the folder is part of it, as is whatever a person with access to the folder moves
-//! into it. The functions block; who calls them from a runtime decides where they run.
+//! Not covered: a mount inside the directory is part of it, and so is anything that a user with access to the directory
+//! moves into it. The functions block; an async caller must choose the thread.
 
 mod error;
 mod list;
@@ -14,9 +13,9 @@ mod path;
 mod write;
 
 pub use error::RootError;
-pub use list::{Entry, Listed, Stamp, Walked, WalkedFile};
+pub use list::{FolderEntry, FolderListing, InodeStamp, TreeListing, WalkedFile};
 pub use path::{DEPTH_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, RootedPath};
-pub use write::{Written, is_temporary};
+pub use write::{WriteSummary, is_temporary};
 
 use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd, OwnedFd};
@@ -25,24 +24,24 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Links inside the tree are followed as long as they stay inside. `/proc/self/fd` and its like never are.
+/// Symbolic links are followed as long as they stay inside. Magic links like `/proc/self/fd` never are.
 const INSIDE: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
-/// Without blocking, so that a pipe or a device answers at once instead of never.
+/// Non-blocking, so that opening a pipe or a device does not hang.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// For a tree in which a link must not lead to what is hidden in it, either.
+/// For trees with hidden parts, which a symbolic link must not expose.
 const NO_LINKS: ResolveFlags = INSIDE.union(ResolveFlags::NO_SYMLINKS);
-/// The kernel gives up on a path whose parts are being renamed. It rarely does twice.
+/// The kernel returns `EAGAIN` for a path that is being renamed. It rarely does so twice.
 const OPEN_ATTEMPTS_MAX: usize = 64;
 
-/// A folder out of which no path leads. Clones share the descriptor.
+/// A directory that no path leaves. Clones share the descriptor.
 #[derive(Debug, Clone)]
 pub struct Root {
     folder: Arc<OwnedFd>,
 }
 
-/// What something in the tree is.
+/// The type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     File,
@@ -53,33 +52,33 @@ pub enum FileKind {
     Other,
 }
 
-/// What is known of one path.
+/// Type and size of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Status {
+pub struct FileStatus {
     pub kind: FileKind,
     pub size: u64,
 }
 
-/// A file that passed every check and waits to be read.
+/// A file that passed all checks, open for reading.
 #[derive(Debug)]
 pub struct OpenFile {
     descriptor: OwnedFd,
     size: u64,
     mode: Mode,
-    stamp: Stamp,
+    stamp: InodeStamp,
 }
 
 impl Root {
-    /// Opens a folder that exists. Where the kernel lacks `openat2`, this fails, and not the first call.
+    /// Opens an existing directory. Fails here, not at the first use, if the kernel lacks `openat2`.
     pub fn open(folder: &Path) -> Result<Root, RootError> {
         let descriptor = rustix::fs::open(folder, HANDLE | OFlags::DIRECTORY, Mode::empty())?;
         open_inside(&descriptor, ".", HANDLE, INSIDE)?;
         Ok(Root { folder: Arc::new(descriptor) })
     }
 
-    /// Makes the folder, for its owner alone, where it does not exist, and opens it.
+    /// Creates the directory with mode 0700 if missing, and opens it.
     pub fn create(folder: &Path) -> Result<Root, RootError> {
-        let made = crate::folder::make(folder);
+        let made = crate::durable_dir::create_all(folder);
         made.map_err(|error| match Errno::from_io_error(&error) {
             Some(errno) => errno.into(),
             None => RootError::Io(error),
@@ -87,32 +86,32 @@ impl Root {
         Root::open(folder)
     }
 
-    /// Opens a file for reading. The size decides where a caller reads it, so it is known before the reading.
+    /// Opens a file for reading. Separate from reading, because the caller picks a thread by the size.
     pub fn open_file(&self, path: &RootedPath) -> Result<OpenFile, RootError> {
         OpenFile::check(open_inside(&self.folder, path.as_str(), READ, INSIDE)?)
     }
 
-    /// Opens a file for reading if no link is on the way to it.
-    pub fn open_unlinked(&self, path: &RootedPath) -> Result<OpenFile, RootError> {
+    /// Opens a file for reading; any symbolic link in the path is an error.
+    pub fn open_nofollow(&self, path: &RootedPath) -> Result<OpenFile, RootError> {
         let flags = READ | OFlags::NOFOLLOW;
         OpenFile::check(open_inside(&self.folder, path.as_str(), flags, NO_LINKS)?)
     }
 
-    /// Returns the contents of a file of at most `bytes_max` bytes.
+    /// Returns the content of a file of at most `bytes_max` bytes.
     pub fn read(&self, path: &RootedPath, bytes_max: usize) -> Result<Vec<u8>, RootError> {
         self.open_file(path)?.read(bytes_max)
     }
 
-    /// Returns what is at a path. A link inside the tree is followed.
-    pub fn stat(&self, path: &RootedPath) -> Result<Status, RootError> {
+    /// Returns type and size of an entry. A symbolic link inside the tree is followed.
+    pub fn stat(&self, path: &RootedPath) -> Result<FileStatus, RootError> {
         let descriptor = open_inside(&self.folder, path.as_str(), HANDLE, INSIDE)?;
         let stat = rustix::fs::fstat(&descriptor)?;
-        Ok(Status { kind: FileKind::of(&stat), size: size_of(&stat) })
+        Ok(FileStatus { kind: FileKind::of(&stat), size: size_of(&stat) })
     }
 }
 
 impl OpenFile {
-    /// Checks on the descriptor what a path cannot promise.
+    /// Checks on the descriptor what path resolution cannot guarantee.
     fn check(descriptor: OwnedFd) -> Result<OpenFile, RootError> {
         let stat = rustix::fs::fstat(&descriptor)?;
         match FileKind::of(&stat) {
@@ -120,25 +119,25 @@ impl OpenFile {
             FileKind::Directory => return Err(RootError::IsDirectory),
             kind => return Err(RootError::NotAFile { kind }),
         }
-        // A second name may lie outside. No name at all is fine: the file was replaced since it was opened.
+        // A hard link may be outside. Zero links are fine: the file was replaced after it was opened.
         if stat.st_nlink > 1 {
             return Err(RootError::HardLink);
         }
         let mode = Mode::from_raw_mode(stat.st_mode);
-        Ok(OpenFile { descriptor, size: size_of(&stat), mode, stamp: Stamp::of(&stat) })
+        Ok(OpenFile { descriptor, size: size_of(&stat), mode, stamp: InodeStamp::of(&stat) })
     }
 
-    /// Returns how many bytes the file had when it was opened.
+    /// Returns the size when the file was opened.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Returns what tells this state of the file from a later one.
-    pub fn stamp(&self) -> Stamp {
+    /// Returns a stamp that changes with the file.
+    pub fn stamp(&self) -> InodeStamp {
         self.stamp
     }
 
-    /// Returns the contents as they were when the file was opened; what is appended meanwhile is left out.
+    /// Returns the content up to the size at opening; later appends are left out.
     pub fn read(self, bytes_max: usize) -> Result<Vec<u8>, RootError> {
         let size = match usize::try_from(self.size) {
             Ok(size) if size <= bytes_max => size,
@@ -147,7 +146,7 @@ impl OpenFile {
         let mut content = Vec::with_capacity(size);
         while content.len() < size {
             match rustix::io::read(&self.descriptor, spare_capacity(&mut content)) {
-                // Somebody cut the file short.
+                // The file was truncated meanwhile.
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -185,7 +184,7 @@ impl FileKind {
     }
 }
 
-/// Returns the size; a file system that reports a negative one is taken to mean nothing.
+/// Returns the size; a negative one from a broken file system counts as zero.
 fn size_of(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }

@@ -1,8 +1,8 @@
-//! Whether a value plainly fits a JSON schema, and whether a schema is one.
+//! JSON Schema validation of untrusted schemas, within a step budget.
 //!
-//! A validator has to be made for every schema before it can be used, and takes megabytes with it; nearly every value is
-//! right, and nearly every schema says little. This knows only the words that most schemas use. What it does not know it
-//! does not vouch for: then a validator decides, and explains.
+//! This module is the fast path: it checks only the common keywords, without compiling. A compiled validator takes megabytes,
+//! and nearly every value is valid. On any unknown keyword it gives no verdict; then the validator of [`validity`] decides
+//! and explains.
 
 mod compile_steps;
 mod cost;
@@ -10,28 +10,28 @@ mod graph;
 mod pattern_weight;
 #[cfg(test)]
 mod shared_references_tests;
-mod sound;
+mod validity;
 
 pub use cost::{Cost, ERROR_STEPS_MAX, STEPS_MAX, TooCostly};
-pub use sound::{BoundedValidator, compile, is_plainly_sound};
+pub use validity::{BoundedValidator, compile, is_plainly_sound};
 
 use graph::weight;
 use serde_json::{Map, Value};
 
-/// How many steps the look may take. It happens on a worker that answers others, and this is some milliseconds.
+/// Step budget of the fast path. It runs on an async worker, and this is a few milliseconds.
 const PLAIN_STEPS_MAX: u64 = 300_000;
 
-/// Returns whether nothing is wrong with a value. `false` says only that a closer look is needed.
+/// Returns whether a value is valid. `false` only means that the full validator must decide.
 pub fn plainly_fits(schema: &Value, value: &Value) -> bool {
-    PlainLook { steps_left: PLAIN_STEPS_MAX }.fits_whole(schema, value)
+    FastPath { steps_left: PLAIN_STEPS_MAX }.fits_whole(schema, value)
 }
 
-/// A look at a value that has only so many steps.
-struct PlainLook {
+/// A fast-path validation with a step budget.
+struct FastPath {
     steps_left: u64,
 }
 
-impl PlainLook {
+impl FastPath {
     fn fits_whole(&mut self, schema: &Value, value: &Value) -> bool {
         let is_known = match schema.get("$schema") {
             None => true,
@@ -48,7 +48,7 @@ impl PlainLook {
         }
     }
 
-    /// Returns whether so many steps are left, and takes them.
+    /// Spends steps; returns false if the budget is exhausted.
     fn spend(&mut self, steps: u64) -> bool {
         let left = self.steps_left.checked_sub(steps);
         self.steps_left = left.unwrap_or_default();
@@ -93,7 +93,7 @@ impl PlainLook {
                 let has = |key: &Value| key.as_str().is_some_and(|key| value.get(key).is_some());
                 self.spend(keys.len() as u64) && keys.iter().all(has)
             }),
-            // Keys that are not among them are looked at below.
+            // Keys without a schema are handled by `additionalProperties`.
             "properties" => both(value.as_object(), says.as_object(), |members, named| {
                 self.spend(members.len() as u64)
                     && members
@@ -134,7 +134,7 @@ fn is_of_type(name: &Value, value: &Value) -> bool {
         Some("boolean") => value.is_boolean(),
         Some("null") => value.is_null(),
         Some("number") => value.is_number(),
-        // `10.0` is whole too; that is for the closer look.
+        // `10.0` is an integer too; the full validator handles that.
         Some("integer") => value.is_i64() || value.is_u64(),
         _ => false,
     }
@@ -166,8 +166,8 @@ mod tests {
         assert!(plainly_fits(&options(100), &items(1_000)));
         assert!(plainly_fits(&options(10_000), &items(10)));
         assert!(!plainly_fits(&options(10_000), &items(1_000)));
-        // The weak variant: without a bound, the same look takes every step of it.
-        let mut unbounded = PlainLook { steps_left: u64::MAX };
+        // Without the bound, the same validation uses every step.
+        let mut unbounded = FastPath { steps_left: u64::MAX };
         assert!(unbounded.fits_whole(&options(10_000), &items(1_000)));
         assert!(u64::MAX - unbounded.steps_left > 30 * PLAIN_STEPS_MAX);
     }

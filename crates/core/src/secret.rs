@@ -1,8 +1,8 @@
-//! Values that must not be printed.
+//! A wrapper for secret values that cannot be printed.
 
 use std::fmt;
 
-/// A value that has no revealing `Debug` or `Display`.
+/// A value without a revealing `Debug` or `Display`.
 #[derive(Clone)]
 pub struct Secret<T>(T);
 
@@ -11,7 +11,7 @@ impl<T> Secret<T> {
         Secret(value)
     }
 
-    /// Hands out the value. Every use of this is a place to look at in a review.
+    /// Returns the value. Every use deserves a look in review.
     pub fn expose(&self) -> &T {
         &self.0
     }

@@ -1,7 +1,7 @@
-//! What a tool is, apart from the function that runs.
+//! Tool definitions: spec, limits, schemas, labels, and state shared by all calls of a tool.
 
 use crate::call::ToolView;
-use crate::effect::{Effect, Hints, Reach};
+use crate::effect::{Effect, Reach, ToolAnnotations};
 use crate::label::Labels;
 use crate::registry::Definition;
 use arc_swap::ArcSwapOption;
@@ -11,26 +11,26 @@ use sha2::{Digest, Sha256};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// What one call of a tool may use at most.
+/// Resource limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct CallLimits {
     pub deadline_ms: u64,
-    /// How long the text of the arguments may be, where that is less than what one message may be.
+    /// Size limit of the arguments, if below the transport's message limit.
     pub input_bytes_max: usize,
     pub output_bytes_max: usize,
 }
 
-impl Limits {
+impl CallLimits {
     /// Enough for local work; small enough that a stuck call is noticed.
-    pub const DEFAULT: Limits =
-        Limits { deadline_ms: 30_000, input_bytes_max: usize::MAX, output_bytes_max: 10 * 1024 * 1024 };
+    pub const DEFAULT: CallLimits =
+        CallLimits { deadline_ms: 30_000, input_bytes_max: usize::MAX, output_bytes_max: 10 * 1024 * 1024 };
 
-    /// What no call goes beyond where the configuration says nothing else.
-    pub const CEILING: Limits = Limits { deadline_ms: 300_000, ..Limits::DEFAULT };
+    /// The upper bound on all calls, unless configured otherwise.
+    pub const CEILING: CallLimits = CallLimits { deadline_ms: 300_000, ..CallLimits::DEFAULT };
 
-    /// Returns the smaller of both, bound by bound.
-    pub fn at_most(self, ceiling: Limits) -> Limits {
-        Limits {
+    /// Returns the minimum of each limit.
+    pub fn at_most(self, ceiling: CallLimits) -> CallLimits {
+        CallLimits {
             deadline_ms: self.deadline_ms.min(ceiling.deadline_ms),
             input_bytes_max: self.input_bytes_max.min(ceiling.input_bytes_max),
             output_bytes_max: self.output_bytes_max.min(ceiling.output_bytes_max),
@@ -42,16 +42,16 @@ impl Limits {
     }
 }
 
-/// A call that works, as documentation and as a test.
+/// A working call, for documentation and tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Example {
-    /// What the call is for, in a few words.
+    /// The purpose of the call, in a few words.
     pub what: &'static str,
     /// The arguments, as a JSON object.
     pub arguments: &'static str,
 }
 
-/// A native tool as its author states it.
+/// A native tool as declared by its author.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolSpec {
     /// `family_verb`.
@@ -61,11 +61,11 @@ pub struct ToolSpec {
     pub description: &'static str,
     pub effect: Effect,
     pub reach: Reach,
-    pub limits: Limits,
+    pub limits: CallLimits,
     pub example: Example,
 }
 
-/// How a family tells a failure to the model.
+/// How a family formats a failure for the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ErrorStyle {
     /// `Error: <what happened>`, and on a second line what to do next.
@@ -77,42 +77,42 @@ pub enum ErrorStyle {
     Envelope,
 }
 
-/// Whether a tool may run as a task that the client polls, where the client offers to.
+/// Whether a tool may run as a task that the client polls, if the client supports tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TaskSupport {
     #[default]
     Never,
     Optional,
-    /// The tool takes so long that it runs as a task only.
+    /// Runs only as a task, because it takes so long.
     Required,
-    /// As `Required`, but what the tool asks of the client it asks before the task begins.
+    /// Like `Required`, but the tool sends its requests to the client before the task begins.
     RequiredAfterQuestions,
 }
 
-/// Whether arguments fit a schema. Compiled once per definition by the layer that validates.
+/// A compiled input schema. Compiled once per definition, by the validate layer.
 pub trait ArgumentCheck: Send + Sync {
-    /// Returns every way in which the arguments do not fit, or why that is not looked at.
+    /// Returns all errors of the arguments, or why they were not validated.
     fn check(&self, arguments: &Value) -> Result<(), Unchecked>;
 }
 
-/// Why arguments are not known to fit.
+/// Why arguments are not accepted as valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unchecked {
-    /// They do not, in these ways.
+    /// These errors were found.
     Misfits(Vec<String>),
-    /// Comparing them is beyond the step budget.
+    /// Validation would exceed the step budget.
     TooCostly(String),
 }
 
-/// What is decided about a tool where no rule speaks.
+/// The decision about a tool if no rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Unruled {
-    /// By what it does to the world, as its author states it.
+pub enum DefaultDecision {
+    /// By its declared effect.
     #[default]
     ByEffect,
-    /// What it runs was looked at and approved by a person beforehand.
+    /// A person reviewed and approved the code it runs.
     Reviewed,
-    /// By what a person said of all tools of its server.
+    /// Configured for all tools of its server.
     Allow,
     Ask,
     Deny,
@@ -125,30 +125,30 @@ pub struct ToolDef {
     pub description: String,
     pub effect: Effect,
     pub reach: Reach,
-    /// What clients are told that it does, where the rules go by something else.
-    hints: Option<Hints>,
-    /// What it has to do with data.
+    /// The annotations shown to clients, if they differ from the effect that policy uses.
+    hints: Option<ToolAnnotations>,
+    /// Data-flow labels.
     pub labels: Labels,
-    pub limits: Limits,
+    pub limits: CallLimits,
     pub error_style: ErrorStyle,
     pub tasks: TaskSupport,
     pub input_schema: Value,
     pub output_schema: Option<Value>,
     pub example: Option<Example>,
-    pub unruled: Unruled,
-    /// The only clients that know of it, where not all do.
+    pub default_decision: DefaultDecision,
+    /// The only client view that sees it, if not all do.
     pub view: Option<ToolView>,
-    /// The server that the tool is of, where it is no native one.
+    /// The upstream server of the tool; `None` for a native tool.
     pub server: Option<String>,
-    /// The name that it would have if that were not another's. Whatever is said against that name counts for it too: no
-    /// server gets another's tool out from under a rule by taking its name.
+    /// The original name, if it was taken and the tool got a fallback name. Deny rules for the original name apply too: a
+    /// server cannot move another's tool out of a rule by taking its name.
     pub instead_of: Option<String>,
     pub definition: Option<Definition>,
-    /// What a person has to do before it can be called. Such a tool is never listed; its name is only known so that
-    /// whoever may call it learns why it cannot be.
+    /// What an administrator must do before the tool can be called. Such a tool is never listed; its name resolves only so
+    /// that a caller with access learns the reason.
     pub withheld: Option<String>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
-    listing: ArcSwapOption<Listed>,
+    listing: ArcSwapOption<RenderedDefinition>,
     digest: OnceLock<[u8; 32]>,
 }
 
@@ -168,7 +168,7 @@ impl ToolDef {
             input_schema,
             output_schema,
             example: Some(spec.example),
-            unruled: Unruled::default(),
+            default_decision: DefaultDecision::default(),
             view: None,
             server: None,
             instead_of: None,
@@ -180,8 +180,8 @@ impl ToolDef {
         }
     }
 
-    /// Makes a tool of another server's. Its annotations are its own words: what it does is said by `effect`.
-    #[expect(clippy::too_many_arguments, reason = "each is one part of what a tool is")]
+    /// Makes an upstream tool. Its annotations are untrusted; policy uses `effect`.
+    #[expect(clippy::too_many_arguments, reason = "one per field")]
     pub fn foreign(
         server: String,
         name: String,
@@ -189,7 +189,7 @@ impl ToolDef {
         description: String,
         effect: Effect,
         reach: Reach,
-        limits: Limits,
+        limits: CallLimits,
         input_schema: Value,
         output_schema: Option<Value>,
         definition: Definition,
@@ -208,7 +208,7 @@ impl ToolDef {
             input_schema,
             output_schema,
             example: None,
-            unruled: Unruled::default(),
+            default_decision: DefaultDecision::default(),
             view: None,
             server: Some(server),
             instead_of: None,
@@ -220,52 +220,52 @@ impl ToolDef {
         }
     }
 
-    /// Says what is decided where no rule speaks.
+    /// Sets the decision if no rule matches.
     #[must_use]
-    pub fn unruled(mut self, unruled: Unruled) -> ToolDef {
-        self.unruled = unruled;
+    pub fn default_decision(mut self, default_decision: DefaultDecision) -> ToolDef {
+        self.default_decision = default_decision;
         self
     }
 
-    /// Says what it has to do with data.
+    /// Sets the data-flow labels.
     #[must_use]
     pub fn labelled(mut self, labels: Labels) -> ToolDef {
         self.labels = labels;
         self
     }
 
-    /// Says that only clients with this view know of the tool. It is in the scope of each of them.
+    /// Restricts the tool to clients with this view. It is in the scope of each of them.
     #[must_use]
     pub fn seen_by(mut self, view: ToolView) -> ToolDef {
         self.view = Some(view);
         self
     }
 
-    /// Says that clients are told more of the tool than it does itself: what is reached by it is judged under its own name,
-    /// but a client that lets harmless tools run by themselves sees only this one.
+    /// Overrides the annotations. A dispatching tool is harmless for policy, which decides about the target by its own name;
+    /// but a client that auto-approves harmless tools sees only the dispatching tool.
     #[must_use]
-    pub fn told_as(mut self, effect: Effect, reach: Reach) -> ToolDef {
+    pub fn advertised_as(mut self, effect: Effect, reach: Reach) -> ToolDef {
         self.hints = Some(effect.hints(reach));
         self
     }
 
-    /// Returns the hints for a model.
-    pub fn hints(&self) -> Hints {
+    /// Returns the annotation hints.
+    pub fn hints(&self) -> ToolAnnotations {
         self.hints.unwrap_or_else(|| self.effect.hints(self.reach))
     }
 
-    /// Returns whether a client with this view knows of the tool at all.
+    /// Returns whether clients with this view see the tool.
     pub fn is_for(&self, view: ToolView) -> bool {
         self.view.is_none_or(|only| only == view)
     }
 
-    /// Makes a tool that waits for a person. Nothing that its server says of it is kept: nobody has looked at that.
-    pub fn waiting(
+    /// Makes a tool that waits for review. It holds nothing from the server's definition, which no person has reviewed.
+    pub fn quarantined(
         server: String,
         name: String,
         effect: Effect,
         reach: Reach,
-        unruled: Unruled,
+        default_decision: DefaultDecision,
         hint: String,
     ) -> ToolDef {
         let nothing = Definition::new(RawValue::NULL.to_owned());
@@ -278,15 +278,15 @@ impl ToolDef {
             description,
             effect,
             reach,
-            Limits::DEFAULT,
+            CallLimits::DEFAULT,
             any,
             None,
             nothing,
         );
-        ToolDef { withheld: Some(hint), definition: None, ..def.unruled(unruled) }
+        ToolDef { withheld: Some(hint), definition: None, ..def.default_decision(default_decision) }
     }
 
-    /// Returns the compiled schema, compiling it at the first use.
+    /// Returns the compiled input schema, compiled on first use.
     pub fn check_with(
         &self,
         compile: impl FnOnce(&Value) -> Result<Box<dyn ArgumentCheck>, String>,
@@ -295,7 +295,7 @@ impl ToolDef {
         compiled.as_deref().map_err(String::as_str)
     }
 
-    /// Returns a digest of everything that a person or a model goes by when they decide to use the tool.
+    /// Returns a digest of everything that a person or a model relies on to decide about the tool.
     pub fn digest(&self) -> [u8; 32] {
         *self.digest.get_or_init(|| {
             let mut hash = Sha256::new();
@@ -317,32 +317,31 @@ impl ToolDef {
         })
     }
 
-    /// Returns the definition as the wire writes it, written at the first use and again for every other generation
-    /// of what must not be told.
+    /// Returns the rendered definition, cached per redaction generation.
     pub fn listing_with(
         &self,
         generation: u64,
         write: impl FnOnce(&ToolDef) -> Box<RawValue>,
-    ) -> Arc<Listed> {
+    ) -> Arc<RenderedDefinition> {
         if let Some(listed) = self.listing.load_full().filter(|listed| listed.generation == generation) {
             return listed;
         }
-        let listed = Arc::new(Listed { generation, text: write(self) });
+        let listed = Arc::new(RenderedDefinition { generation, text: write(self) });
         self.listing.store(Some(listed.clone()));
         listed
     }
 }
 
-/// A definition as it is listed.
-pub struct Listed {
+/// A rendered definition.
+pub struct RenderedDefinition {
     generation: u64,
     text: Box<RawValue>,
 }
 
-impl Listed {
-    /// A definition that is written for one list only.
-    pub fn once(text: Box<RawValue>) -> Listed {
-        Listed { generation: 0, text }
+impl RenderedDefinition {
+    /// An uncached definition, rendered for one list.
+    pub fn once(text: Box<RawValue>) -> RenderedDefinition {
+        RenderedDefinition { generation: 0, text }
     }
 
     pub fn text(&self) -> &RawValue {

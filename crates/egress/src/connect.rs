@@ -1,10 +1,12 @@
-//! Opens connections: to addresses that were checked, or that a person configured. No other file of the project opens
-//! one to the outside.
+//! Outbound TCP, TLS and Unix socket connections. No other file opens a connection to the outside.
+//!
+//! Addresses are resolved and checked before they come here, or an administrator configured them. No name is resolved
+//! here, so the address that was checked is the address that is connected to (no DNS rebinding).
 
+use crate::checked_url::CheckedUrl;
 use crate::error::EgressError;
-use crate::target::Target;
 use hyper_util::rt::TokioIo;
-use portcullis_core::{TOGETHER_BYTES_MAX, together};
+use portcullis_core::{TOGETHER_BYTES_MAX, coalesce};
 use rustix::net::sockopt;
 use std::io;
 use std::io::IoSlice;
@@ -21,21 +23,21 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-/// How many addresses of one host are tried, one after the other.
+/// Addresses of one host that are tried, one after the other.
 const ATTEMPTS_MAX: usize = 4;
-/// After how much silence the other end is asked whether it is there, how often then, and how many times.
+/// TCP keepalive: idle time before the first probe, interval, and number of probes.
 const ALIVE_AFTER: Duration = Duration::from_secs(30);
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 const ALIVE_TRIES: u32 = 3;
 
-/// Opens connections and proves who is at the other end.
+/// Opens connections and verifies TLS certificates.
 pub(crate) struct Connector {
     tls: TlsConnector,
     timeout: Duration,
 }
 
 /// A connection, with or without TLS.
-pub(crate) enum Stream {
+pub(crate) enum EgressStream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
     Unix(UnixStream),
@@ -47,7 +49,7 @@ impl Connector {
         timeout: Duration,
     ) -> Result<Connector, EgressError> {
         let setup = |why: String| EgressError::Setup { why };
-        // Compiled in: a static binary in an empty container has no certificates to look for.
+        // Compiled in: an empty container has no certificate store.
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         for root in extra_roots {
             roots.add(root).map_err(|error| setup(error.to_string()))?;
@@ -61,35 +63,35 @@ impl Connector {
         Ok(Connector { tls: TlsConnector::from(Arc::new(config)), timeout })
     }
 
-    /// Connects to the first of `addresses` that answers. They have been checked; no name is looked up here.
+    /// Connects to the first reachable address. The addresses have been checked; no name is resolved here.
     pub(crate) async fn open(
         &self,
-        target: &Target,
+        target: &CheckedUrl,
         addresses: &[IpAddr],
-    ) -> Result<TokioIo<Stream>, EgressError> {
+    ) -> Result<TokioIo<EgressStream>, EgressError> {
         let opening = async {
             let tcp = self.reach(target, addresses).await?;
             if target.url.scheme() == "http" {
-                return Ok(TokioIo::new(Stream::Plain(tcp)));
+                return Ok(TokioIo::new(EgressStream::Plain(tcp)));
             }
             let failed = |why: String| EgressError::Tls { host: target.shown_host(), why };
             let name = server_name(target).map_err(|error| failed(error.to_string()))?;
             let tls = self.tls.connect(name, tcp).await.map_err(|error| failed(error.to_string()))?;
-            Ok(TokioIo::new(Stream::Tls(Box::new(tls))))
+            Ok(TokioIo::new(EgressStream::Tls(Box::new(tls))))
         };
         let late =
             EgressError::Timeout { host: target.shown_host(), doing: "to connect", after: self.timeout };
         tokio::time::timeout(self.timeout, opening).await.unwrap_or(Err(late))
     }
 
-    /// Connects to the first of `addresses` that answers. They are those of a place that a person configured, so that
-    /// none of them is refused. `name` is whom the certificate must be of; without one there is no TLS.
-    pub(crate) async fn open_own(
+    /// Connects to the first reachable address of a configured endpoint, for which private addresses are allowed.
+    /// The certificate must be valid for `name`; without a name there is no TLS.
+    pub(crate) async fn open_configured(
         &self,
         addresses: &[SocketAddr],
         name: Option<ServerName<'static>>,
-    ) -> Result<Stream, String> {
-        let mut why = "the name has no address".to_owned();
+    ) -> Result<EgressStream, String> {
+        let mut why = "the host has no address".to_owned();
         let tried = addresses.iter().take(ATTEMPTS_MAX);
         let share = self.timeout / u32::try_from(tried.len().max(1)).unwrap_or(1);
         for address in tried {
@@ -100,36 +102,37 @@ impl Connector {
                     continue;
                 }
                 Err(_) => {
-                    why = format!("no connection within {} s", share.as_secs());
+                    why = format!("connection timed out after {} s", share.as_secs());
                     continue;
                 }
             };
-            let Some(name) = name else { return Ok(Stream::Plain(stream)) };
+            let Some(name) = name else { return Ok(EgressStream::Plain(stream)) };
             let shaking = tokio::time::timeout(self.timeout, self.tls.connect(name, stream)).await;
             let tls = shaking.map_err(|_| format!("no TLS within {} s", self.timeout.as_secs()))?;
-            return Ok(Stream::Tls(Box::new(tls.map_err(|error| format!("TLS: {error}"))?)));
+            return Ok(EgressStream::Tls(Box::new(tls.map_err(|error| format!("TLS: {error}"))?)));
         }
         Err(why)
     }
 
-    /// Connects to a socket of this machine.
-    pub(crate) async fn open_socket(&self, path: &Path) -> Result<Stream, String> {
+    /// Connects to a Unix socket.
+    pub(crate) async fn open_socket(&self, path: &Path) -> Result<EgressStream, String> {
         let opening = tokio::time::timeout(self.timeout, UnixStream::connect(path)).await;
-        let opened = opening.map_err(|_| format!("no connection within {} s", self.timeout.as_secs()))?;
-        opened.map(Stream::Unix).map_err(|error| error.to_string())
+        let opened =
+            opening.map_err(|_| format!("connection timed out after {} s", self.timeout.as_secs()))?;
+        opened.map(EgressStream::Unix).map_err(|error| error.to_string())
     }
 
-    async fn reach(&self, target: &Target, addresses: &[IpAddr]) -> Result<TcpStream, EgressError> {
-        let mut why = "it has no address".to_owned();
+    async fn reach(&self, target: &CheckedUrl, addresses: &[IpAddr]) -> Result<TcpStream, EgressError> {
+        let mut why = "the host has no address".to_owned();
         let tried = addresses.iter().take(ATTEMPTS_MAX);
-        // One that hangs must leave time for the others.
+        // An address that hangs must leave time for the others.
         let share = self.timeout / u32::try_from(tried.len().max(1)).unwrap_or(1);
         for address in tried {
             let address = SocketAddr::new(address.to_canonical(), target.port);
             match tokio::time::timeout(share, connect(address)).await {
                 Ok(Ok(stream)) => return Ok(stream),
                 Ok(Err(error)) => why = error.to_string(),
-                Err(_) => why = "no answer in time".to_owned(),
+                Err(_) => why = "connection timed out".to_owned(),
             }
         }
         Err(EgressError::Connect { host: target.shown_host(), why })
@@ -139,13 +142,13 @@ impl Connector {
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     #[expect(clippy::disallowed_methods, reason = "this is the one place, and the address was checked")]
     let stream = TcpStream::connect(address).await?;
-    // Nothing is sent to anyone else, whatever the system did with the connection.
+    // Nothing is sent to another peer, in case the system redirected the connection.
     let peer = stream.peer_addr()?;
     if peer.ip().to_canonical() != address.ip() || peer.port() != address.port() {
         return Err(io::Error::other(format!("connected to {peer} instead of {address}")));
     }
     stream.set_nodelay(true)?;
-    // A stream that only listens would not notice that the other end is gone. Where the system cannot ask, it cannot.
+    // A stream that only receives would not notice a dead peer. Systems without these options do without.
     let _ = sockopt::set_socket_keepalive(&stream, true);
     let _ = sockopt::set_tcp_keepidle(&stream, ALIVE_AFTER);
     let _ = sockopt::set_tcp_keepintvl(&stream, ALIVE_EVERY);
@@ -153,8 +156,8 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Returns the name that the certificate must have: the host of the address, whatever it resolved to.
-fn server_name(target: &Target) -> Result<ServerName<'static>, io::Error> {
+/// Returns the name that the certificate must be valid for: the host of the URL, not the address it resolved to.
+fn server_name(target: &CheckedUrl) -> Result<ServerName<'static>, io::Error> {
     match target.literal() {
         Some(address) => Ok(ServerName::from(address)),
         None => {
@@ -165,62 +168,62 @@ fn server_name(target: &Target) -> Result<ServerName<'static>, io::Error> {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for EgressStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            EgressStream::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            EgressStream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            EgressStream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for EgressStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            EgressStream::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            EgressStream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            EgressStream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            EgressStream::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            EgressStream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            EgressStream::Unix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            EgressStream::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            EgressStream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            EgressStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 
-    // Head and body leave together; where they are large, without being copied first.
+    // Head and body leave in one write; large ones without a copy.
     fn poll_write_vectored(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let Some(whole) = together(bufs, &mut [0; TOGETHER_BYTES_MAX]) {
+        if let Some(whole) = coalesce(bufs, &mut [0; TOGETHER_BYTES_MAX]) {
             return self.poll_write(cx, whole);
         }
         match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
-            Stream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            EgressStream::Plain(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            EgressStream::Tls(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
+            EgressStream::Unix(stream) => Pin::new(stream).poll_write_vectored(cx, bufs),
         }
     }
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
-            Stream::Unix(stream) => stream.is_write_vectored(),
+            EgressStream::Plain(stream) => stream.is_write_vectored(),
+            EgressStream::Tls(stream) => stream.is_write_vectored(),
+            EgressStream::Unix(stream) => stream.is_write_vectored(),
         }
     }
 }

@@ -1,46 +1,46 @@
-//! Takes in a body piece by piece, unpacks it, and stops when it is too much.
+//! Response bodies: streaming decompression with bounds on size and compression ratio.
 
 use crate::error::EgressError;
 use flate2::write::{DeflateDecoder, MultiGzDecoder, ZlibDecoder};
 use std::io::{self, Write};
 
-/// More than any text compresses to; markup with much repetition comes near 50.
+/// A compression ratio that text does not reach; repetitive markup comes near 50.
 const RATIO_MAX: usize = 100;
-/// Below this a high ratio costs nothing, and short pages of blanks have one.
+/// Smaller bodies are exempt: they cost little, and short pages of blanks have a high ratio.
 const RATIO_COUNTS_FROM: usize = 1024 * 1024;
-/// A body grows by steps of this, so that it never takes twice its size.
+/// A buffer grows by this step, so that it never allocates twice its size.
 const GROWTH_BYTES: usize = 256 * 1024;
 
-/// How a body is packed.
+/// The `Content-Encoding` of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Packing {
+pub(crate) enum ContentEncoding {
     Plain,
     Gzip,
-    /// zlib by the letter, and plain deflate as some servers have it.
+    /// zlib as in RFC 9110, or raw deflate, which some servers send.
     Deflate,
 }
 
-impl Packing {
-    /// Reads the `Content-Encoding` header. Packed twice is refused: nobody does that for good reasons.
-    pub(crate) fn parse(header: Option<&[u8]>) -> Result<Packing, EgressError> {
+impl ContentEncoding {
+    /// Parses the `Content-Encoding` header. Nested encodings are refused: only decompression bombs use them.
+    pub(crate) fn parse(header: Option<&[u8]>) -> Result<ContentEncoding, EgressError> {
         let text = String::from_utf8_lossy(header.unwrap_or_default()).trim().to_ascii_lowercase();
         match text.as_str() {
-            "" | "identity" => Ok(Packing::Plain),
-            "gzip" | "x-gzip" => Ok(Packing::Gzip),
-            "deflate" => Ok(Packing::Deflate),
+            "" | "identity" => Ok(ContentEncoding::Plain),
+            "gzip" | "x-gzip" => Ok(ContentEncoding::Gzip),
+            "deflate" => Ok(ContentEncoding::Deflate),
             _ => Err(EgressError::Encoding { encoding: text }),
         }
     }
 }
 
-/// Bytes up to a bound.
-struct Bounded {
+/// A buffer with a maximum size.
+struct BoundedBuffer {
     bytes: Vec<u8>,
     bytes_max: usize,
     full: bool,
 }
 
-impl Write for Bounded {
+impl Write for BoundedBuffer {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         if self.bytes.len() + piece.len() > self.bytes_max {
             self.full = true;
@@ -58,55 +58,57 @@ impl Write for Bounded {
     }
 }
 
-enum Unpack {
-    Plain(Bounded),
-    Gzip(Box<MultiGzDecoder<Bounded>>),
-    /// Not known before the first byte.
-    Deflate(Bounded),
-    Zlib(Box<ZlibDecoder<Bounded>>),
-    Raw(Box<DeflateDecoder<Bounded>>),
+enum Decompressor {
+    Plain(BoundedBuffer),
+    Gzip(Box<MultiGzDecoder<BoundedBuffer>>),
+    /// zlib or raw deflate; the first byte decides.
+    Deflate(BoundedBuffer),
+    Zlib(Box<ZlibDecoder<BoundedBuffer>>),
+    Raw(Box<DeflateDecoder<BoundedBuffer>>),
 }
 
-/// Takes in one body.
-pub(crate) struct Decoder {
-    unpack: Option<Unpack>,
+/// Decodes one body.
+pub(crate) struct BodyDecoder {
+    unpack: Option<Decompressor>,
     taken: usize,
     bytes_max: usize,
 }
 
-impl Decoder {
-    pub(crate) fn new(packing: Packing, bytes_max: usize) -> Decoder {
-        let sink = Bounded { bytes: Vec::new(), bytes_max, full: false };
+impl BodyDecoder {
+    pub(crate) fn new(packing: ContentEncoding, bytes_max: usize) -> BodyDecoder {
+        let sink = BoundedBuffer { bytes: Vec::new(), bytes_max, full: false };
         let unpack = match packing {
-            Packing::Plain => Unpack::Plain(sink),
-            Packing::Gzip => Unpack::Gzip(Box::new(MultiGzDecoder::new(sink))),
-            Packing::Deflate => Unpack::Deflate(sink),
+            ContentEncoding::Plain => Decompressor::Plain(sink),
+            ContentEncoding::Gzip => Decompressor::Gzip(Box::new(MultiGzDecoder::new(sink))),
+            ContentEncoding::Deflate => Decompressor::Deflate(sink),
         };
-        Decoder { unpack: Some(unpack), taken: 0, bytes_max }
+        BodyDecoder { unpack: Some(unpack), taken: 0, bytes_max }
     }
 
-    /// Takes one piece. After an error the rest is not wanted.
+    /// Decodes one chunk. After an error the decoder must not be used again.
     pub(crate) fn take(&mut self, piece: &[u8]) -> Result<(), EgressError> {
         self.taken += piece.len();
-        // What is still packed is bounded too: an unpacker may take it in and give nothing out.
+        // The compressed size is bounded too: a decoder may consume input without output.
         if self.taken > self.bytes_max {
             return Err(EgressError::TooLarge { bytes_max: self.bytes_max });
         }
-        if let (Some(Unpack::Deflate(_)), Some(first)) = (&self.unpack, piece.first()) {
-            // A zlib header has method 8 in its low bits; a plain block of this kind would be stored, which is rare.
+        if let (Some(Decompressor::Deflate(_)), Some(first)) = (&self.unpack, piece.first()) {
+            // A zlib header has method 8 in its low bits. A raw stream could begin like this only with a stored block.
             let is_zlib = first & 0x0f == 8;
             self.unpack = self.unpack.take().map(|unpack| match unpack {
-                Unpack::Deflate(sink) if is_zlib => Unpack::Zlib(Box::new(ZlibDecoder::new(sink))),
-                Unpack::Deflate(sink) => Unpack::Raw(Box::new(DeflateDecoder::new(sink))),
+                Decompressor::Deflate(sink) if is_zlib => {
+                    Decompressor::Zlib(Box::new(ZlibDecoder::new(sink)))
+                }
+                Decompressor::Deflate(sink) => Decompressor::Raw(Box::new(DeflateDecoder::new(sink))),
                 other => other,
             });
         }
         let done = match &mut self.unpack {
-            Some(Unpack::Plain(sink)) => sink.write_all(piece),
-            Some(Unpack::Gzip(unpack)) => unpack.write_all(piece),
-            Some(Unpack::Zlib(unpack)) => unpack.write_all(piece),
-            Some(Unpack::Raw(unpack)) => unpack.write_all(piece),
-            Some(Unpack::Deflate(_)) | None => Ok(()),
+            Some(Decompressor::Plain(sink)) => sink.write_all(piece),
+            Some(Decompressor::Gzip(unpack)) => unpack.write_all(piece),
+            Some(Decompressor::Zlib(unpack)) => unpack.write_all(piece),
+            Some(Decompressor::Raw(unpack)) => unpack.write_all(piece),
+            Some(Decompressor::Deflate(_)) | None => Ok(()),
         };
         let (given, full) = self.sink().map_or((0, false), |sink| (sink.bytes.len(), sink.full));
         if given > RATIO_COUNTS_FROM && given / RATIO_MAX > self.taken {
@@ -118,21 +120,21 @@ impl Decoder {
         done.map_err(|error| EgressError::Corrupt { why: error.to_string() })
     }
 
-    /// Returns the whole body.
+    /// Returns the decoded body.
     pub(crate) fn finish(self) -> Result<Vec<u8>, EgressError> {
         let bytes_max = self.bytes_max;
         let unpacked = match self.unpack {
             None => Ok(Vec::new()),
-            Some(Unpack::Plain(sink) | Unpack::Deflate(sink)) => Ok(sink.bytes),
-            // An empty body is no gzip file, but servers send it with that header.
-            Some(Unpack::Gzip(_)) if self.taken == 0 => Ok(Vec::new()),
-            Some(Unpack::Gzip(mut unpack)) => {
+            Some(Decompressor::Plain(sink) | Decompressor::Deflate(sink)) => Ok(sink.bytes),
+            // An empty body is not valid gzip, but servers send it with that header.
+            Some(Decompressor::Gzip(_)) if self.taken == 0 => Ok(Vec::new()),
+            Some(Decompressor::Gzip(mut unpack)) => {
                 unpack.try_finish().map(|()| std::mem::take(&mut unpack.get_mut().bytes))
             }
-            Some(Unpack::Zlib(mut unpack)) => {
+            Some(Decompressor::Zlib(mut unpack)) => {
                 unpack.try_finish().map(|()| std::mem::take(&mut unpack.get_mut().bytes))
             }
-            Some(Unpack::Raw(mut unpack)) => {
+            Some(Decompressor::Raw(mut unpack)) => {
                 unpack.try_finish().map(|()| std::mem::take(&mut unpack.get_mut().bytes))
             }
         };
@@ -142,12 +144,12 @@ impl Decoder {
         })
     }
 
-    fn sink(&self) -> Option<&Bounded> {
+    fn sink(&self) -> Option<&BoundedBuffer> {
         match self.unpack.as_ref()? {
-            Unpack::Plain(sink) | Unpack::Deflate(sink) => Some(sink),
-            Unpack::Gzip(unpack) => Some(unpack.get_ref()),
-            Unpack::Zlib(unpack) => Some(unpack.get_ref()),
-            Unpack::Raw(unpack) => Some(unpack.get_ref()),
+            Decompressor::Plain(sink) | Decompressor::Deflate(sink) => Some(sink),
+            Decompressor::Gzip(unpack) => Some(unpack.get_ref()),
+            Decompressor::Zlib(unpack) => Some(unpack.get_ref()),
+            Decompressor::Raw(unpack) => Some(unpack.get_ref()),
         }
     }
 }
@@ -160,8 +162,8 @@ mod tests {
 
     const MB: usize = 1024 * 1024;
 
-    fn unpacked(packing: Packing, packed: &[u8], piece: usize) -> Result<Vec<u8>, String> {
-        let mut decoder = Decoder::new(packing, 5 * MB);
+    fn unpacked(packing: ContentEncoding, packed: &[u8], piece: usize) -> Result<Vec<u8>, String> {
+        let mut decoder = BodyDecoder::new(packing, 5 * MB);
         for piece in packed.chunks(piece) {
             decoder.take(piece).map_err(|error| error.to_string())?;
         }
@@ -183,11 +185,11 @@ mod tests {
         raw.write_all(&text).unwrap();
         let two = [gzip(&text[..1000]), gzip(&text[1000..])].concat();
         for (packing, packed) in [
-            (Packing::Plain, text.clone()),
-            (Packing::Gzip, gzip(&text)),
-            (Packing::Gzip, two),
-            (Packing::Deflate, zlib.finish().unwrap()),
-            (Packing::Deflate, raw.finish().unwrap()),
+            (ContentEncoding::Plain, text.clone()),
+            (ContentEncoding::Gzip, gzip(&text)),
+            (ContentEncoding::Gzip, two),
+            (ContentEncoding::Deflate, zlib.finish().unwrap()),
+            (ContentEncoding::Deflate, raw.finish().unwrap()),
         ] {
             for piece in [1, 1000, usize::MAX] {
                 assert!(
@@ -196,7 +198,7 @@ mod tests {
                 );
             }
         }
-        for packing in [Packing::Plain, Packing::Gzip, Packing::Deflate] {
+        for packing in [ContentEncoding::Plain, ContentEncoding::Gzip, ContentEncoding::Deflate] {
             assert_eq!(unpacked(packing, b"", 1).unwrap(), b"");
         }
     }
@@ -204,30 +206,30 @@ mod tests {
     #[test]
     fn too_much_is_refused() {
         let bomb = gzip(&vec![0; 64 * MB]);
-        let told = unpacked(Packing::Gzip, &bomb, 1000).unwrap_err();
-        assert_eq!(told, "the answer unpacks to more than 100 times its size");
-        assert!(unpacked(Packing::Gzip, &bomb, usize::MAX).is_err());
-        let told = unpacked(Packing::Plain, &vec![0; 6 * MB], 1000).unwrap_err();
-        assert_eq!(told, "the answer has more than 5242880 bytes");
-        // Small and very regular is no bomb.
-        assert_eq!(unpacked(Packing::Gzip, &gzip(&vec![b' '; MB]), 1000).unwrap().len(), MB);
+        let error = unpacked(ContentEncoding::Gzip, &bomb, 1000).unwrap_err();
+        assert_eq!(error, "the response decompresses to more than 100 times its size");
+        assert!(unpacked(ContentEncoding::Gzip, &bomb, usize::MAX).is_err());
+        let error = unpacked(ContentEncoding::Plain, &vec![0; 6 * MB], 1000).unwrap_err();
+        assert_eq!(error, "the response has more than 5242880 bytes");
+        // Small and repetitive is not a bomb.
+        assert_eq!(unpacked(ContentEncoding::Gzip, &gzip(&vec![b' '; MB]), 1000).unwrap().len(), MB);
     }
 
     #[test]
     fn what_is_not_what_it_says_is_refused() {
         let packed = gzip(b"hello, hello, hello");
         assert_eq!(
-            unpacked(Packing::Gzip, b"not gzip at all", 4).unwrap_err(),
-            "the answer cannot be unpacked"
+            unpacked(ContentEncoding::Gzip, b"not gzip at all", 4).unwrap_err(),
+            "the response cannot be decompressed"
         );
         assert_eq!(
-            unpacked(Packing::Gzip, &packed[..packed.len() - 9], 4).unwrap_err(),
-            "the answer cannot be unpacked"
+            unpacked(ContentEncoding::Gzip, &packed[..packed.len() - 9], 4).unwrap_err(),
+            "the response cannot be decompressed"
         );
         for header in ["br", "gzip, gzip", "zstd", "x"] {
-            assert!(Packing::parse(Some(header.as_bytes())).is_err(), "{header}");
+            assert!(ContentEncoding::parse(Some(header.as_bytes())).is_err(), "{header}");
         }
-        assert_eq!(Packing::parse(Some(b" GZIP ")).unwrap(), Packing::Gzip);
-        assert_eq!(Packing::parse(None).unwrap(), Packing::Plain);
+        assert_eq!(ContentEncoding::parse(Some(b" GZIP ")).unwrap(), ContentEncoding::Gzip);
+        assert_eq!(ContentEncoding::parse(None).unwrap(), ContentEncoding::Plain);
     }
 }

@@ -1,7 +1,7 @@
-//! Why a request was not made or not answered.
+//! Errors of outbound requests.
 //!
-//! The texts are for whoever chose the address, who may be hostile: they never say which internal address a name has, nor
-//! tell a name that is private from one that does not exist. That goes to the log, by `source`.
+//! The messages go to the client that chose the URL, which may be hostile. They never contain an internal address, nor
+//! tell a private name from one that does not exist (SSRF probing). The reason goes to the log as `source`.
 
 use portcullis_core::json::printable;
 use portcullis_core::{ErrorKind, ToolError};
@@ -9,52 +9,52 @@ use std::time::Duration;
 
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    #[error("not an address: {why}")]
+    #[error("invalid URL: {why}")]
     BadUrl { why: String },
-    #[error("the address is longer than {bytes_max} bytes")]
+    #[error("the URL is longer than {bytes_max} bytes")]
     LongUrl { bytes_max: usize },
-    #[error("`{scheme}` is not fetched, expected an address with https://", scheme = printable(scheme))]
+    #[error("`{scheme}` URLs are not supported, expected https://", scheme = printable(scheme))]
     Scheme { scheme: String },
     #[error("http:// is not allowed, expected https://")]
     PlainHttp,
-    #[error("the address holds a user name or password")]
+    #[error("the URL contains a user name or password")]
     Credentials,
     #[error("port {port} is not allowed, expected 80 or 443")]
     Port { port: u16 },
-    /// One text for a name that is private, one that does not exist and one that cannot be looked up.
+    /// One message for a private name, one that does not exist and one whose lookup failed.
     #[error("`{host}` has no public address", host = printable(host))]
     NotPublic { host: String, why: String },
-    #[error("`{host}` may not be asked", host = printable(host))]
+    #[error("host `{host}` is not allowed", host = printable(host))]
     Unwanted { host: String },
     #[error("the redirect goes from https:// to http://")]
     Downgrade,
-    #[error("`{from}` redirects to an address that is refused: {why}", from = printable(from))]
+    #[error("`{from}` redirects to a URL that is refused: {why}", from = printable(from))]
     Redirect { from: String, why: Box<EgressError> },
     #[error("more than {redirects_max} redirects")]
     ManyRedirects { redirects_max: usize },
-    #[error("`{host}` redirects what was to be sent to another host", host = printable(host))]
+    #[error("`{host}` redirects the request body to another host", host = printable(host))]
     SentElsewhere { host: String },
     #[error("`{host}` is not answering", host = printable(host))]
     Connect { host: String, why: String },
-    #[error("`{host}` could not prove who it is (TLS)", host = printable(host))]
+    #[error("`{host}` failed TLS certificate verification", host = printable(host))]
     Tls { host: String, why: String },
-    #[error("`{host}` did not answer in HTTP", host = printable(host))]
+    #[error("`{host}` sent an invalid HTTP response", host = printable(host))]
     BadResponse { host: String, why: String },
     #[error("`{host}` took longer than {} s {doing}", after.as_secs(), host = printable(host))]
     Timeout { host: String, doing: &'static str, after: Duration },
-    #[error("the answer has more than {bytes_max} bytes")]
+    #[error("the response has more than {bytes_max} bytes")]
     TooLarge { bytes_max: usize },
-    #[error("the answer unpacks to more than {ratio_max} times its size")]
+    #[error("the response decompresses to more than {ratio_max} times its size")]
     Bomb { ratio_max: usize },
-    #[error("the answer is packed as `{encoding}`, expected gzip or nothing", encoding = printable(encoding))]
+    #[error("the response has content encoding `{encoding}`, expected gzip, deflate or none", encoding = printable(encoding))]
     Encoding { encoding: String },
-    #[error("the answer cannot be unpacked")]
+    #[error("the response cannot be decompressed")]
     Corrupt { why: String },
-    #[error("`{host}` was asked too often", host = printable(host))]
+    #[error("too many requests to `{host}`", host = printable(host))]
     Paced { host: String, retry_after: Duration },
     #[error("{why}")]
     Secret { why: String },
-    /// About an address that is not shown: the words are ours, so that nothing of it is among them.
+    /// An error about a secret URL. The message consists of constants, so it cannot contain a part of the URL.
     #[error("{label} {what}")]
     Hidden {
         label: String,
@@ -65,7 +65,7 @@ pub enum EgressError {
     },
     #[error("cancelled by the caller")]
     Cancelled,
-    #[error("the client could not be made: {why}")]
+    #[error("the HTTP client could not be created: {why}")]
     Setup { why: String },
 }
 
@@ -95,85 +95,86 @@ impl EgressError {
         }
     }
 
-    /// Returns the same about an address that is not shown, which `label` stands for.
+    /// Returns the error for a secret URL, which `label` replaces.
     ///
-    /// Not even the host is named, nor a scheme or port: a private link may be all of these.
-    pub(crate) fn hidden_as(self, label: &str) -> EgressError {
+    /// Host, scheme and port are left out too: each may be part of the secret.
+    pub(crate) fn without_url(self, label: &str) -> EgressError {
         use EgressError as E;
-        const TELL: &str =
-            "tell the user: its address in the configuration or the secret store has to be corrected";
+        const FIX_URL: &str = "tell the user: correct its URL in the configuration or the secret store";
         let retry_after = match &self {
             E::Paced { retry_after, .. } => Some(*retry_after),
             _ => None,
         };
         let kind = self.kind();
         let (what, advice) = match self {
-            // These say nothing about the address.
+            // These contain nothing of the URL.
             E::Cancelled | E::Setup { .. } | E::Secret { .. } | E::Hidden { .. } => return self,
-            E::BadUrl { .. } | E::LongUrl { .. } => ("has an address that cannot be read", TELL),
-            E::Scheme { .. } | E::PlainHttp => ("has an address without https://", TELL),
-            E::Credentials => ("has an address with a user name or password", TELL),
-            E::Port { .. } => ("has an address with an unusual port", TELL),
+            E::BadUrl { .. } | E::LongUrl { .. } => ("has an invalid URL", FIX_URL),
+            E::Scheme { .. } | E::PlainHttp => ("has a URL without https://", FIX_URL),
+            E::Credentials => ("has a URL with a user name or password", FIX_URL),
+            E::Port { .. } => ("has a URL with an unusual port", FIX_URL),
             E::NotPublic { .. } => (
                 "has no public address",
                 "try again later, or tell the user: private addresses are reached only if `egress.allow` names the exact host and port",
             ),
-            E::Unwanted { .. } => ("may not be asked", TELL),
+            E::Unwanted { .. } => ("is on a host that is not allowed", FIX_URL),
             E::Downgrade | E::Redirect { .. } | E::ManyRedirects { .. } | E::SentElsewhere { .. } => {
-                ("redirects to where we do not follow", TELL)
+                ("redirects to a URL that is refused", FIX_URL)
             }
             E::Connect { .. } => ("is not answering", "try again in a minute"),
             E::Timeout { .. } => ("did not answer in time", "try again in a minute"),
             E::Tls { .. } => (
-                "could not prove who it is (TLS)",
+                "failed TLS certificate verification",
                 "tell the user: its certificate is not valid for its host",
             ),
             E::BadResponse { .. } | E::Corrupt { .. } | E::Encoding { .. } => {
-                ("answered something that is not HTTP as we know it", TELL)
+                ("sent an invalid HTTP response", FIX_URL)
             }
             E::TooLarge { .. } | E::Bomb { .. } => {
-                ("is too large", "tell the user: it has more than is read")
+                ("is too large", "tell the user: the response is larger than the limit")
             }
-            E::Paced { .. } => ("was asked too often", "wait a while before you ask again"),
+            E::Paced { .. } => ("was requested too often", "wait a while before you try again"),
         };
         E::Hidden { label: label.to_owned(), what, kind, advice, retry_after }
     }
 
-    /// Says what the caller can do about it.
+    /// Returns a hint for the caller.
     fn advice(&self) -> Option<String> {
         use EgressError as E;
-        let said = match self {
+        let hint = match self {
             E::BadUrl { .. } | E::LongUrl { .. } | E::Scheme { .. } => {
-                "give a whole address, like https://example.com/page"
+                "give a full URL, like https://example.com/page"
             }
-            E::PlainHttp => "use https://; a person can allow http:// in the configuration",
-            E::Credentials => "leave the part before `@` out",
+            E::PlainHttp => "use https://; an administrator can allow http:// in the configuration",
+            E::Credentials => "remove the part before `@`",
             E::Port { .. } => {
-                "use the usual port; a person can add the exact host and port to `egress.allow`"
+                "use the default port; an administrator can add the exact host and port to `egress.allow`"
             }
             E::NotPublic { .. } => {
-                "check the spelling; private and local addresses are not reached, unless a person adds the exact \
+                "check the spelling; private and local addresses are refused, unless an administrator adds the exact \
                  host and port to `egress.allow`"
             }
-            E::Unwanted { .. } => "the configuration says which hosts may be asked; choose another",
-            E::Downgrade => "ask for the http:// address itself, if that is allowed",
+            E::Unwanted { .. } => "the configuration lists the allowed hosts; choose another",
+            E::Downgrade => "request the http:// URL itself, if that is allowed",
             E::Redirect { why, .. } => return why.advice(),
-            E::ManyRedirects { .. } => "the site sends visitors in circles; try another address",
+            E::ManyRedirects { .. } => "the site may redirect in a loop; try another URL",
             E::SentElsewhere { .. } => "send it to the other host yourself, if you trust that",
-            E::Connect { .. } | E::Timeout { .. } => "try again in a minute, or another address",
-            E::Tls { .. } => "the certificate is not valid for this host; do not trust what is there",
+            E::Connect { .. } | E::Timeout { .. } => "try again in a minute, or another URL",
+            E::Tls { .. } => "the certificate is not valid for this host; do not trust its content",
             E::BadResponse { .. } | E::Corrupt { .. } | E::Encoding { .. } => {
-                "try another address; this one is broken"
+                "try another URL; this one is broken"
             }
             E::TooLarge { .. } | E::Bomb { .. } => "look for a smaller page that has what you need",
             E::Hidden { advice, .. } => advice,
-            E::Secret { .. } => "`portcullis secrets grant` lets a person say where a secret may go",
+            E::Secret { .. } => {
+                "an administrator can allow a host for the secret with `portcullis secrets grant`"
+            }
             E::Paced { .. } | E::Cancelled | E::Setup { .. } => return None,
         };
-        Some(said.to_owned())
+        Some(hint.to_owned())
     }
 
-    /// Returns what the log should know and the caller should not.
+    /// Returns the reason, for the log only.
     fn reason(&self) -> Option<&str> {
         use EgressError as E;
         match self {
@@ -187,7 +188,7 @@ impl EgressError {
 
 impl From<EgressError> for ToolError {
     fn from(error: EgressError) -> ToolError {
-        let mut told = match &error {
+        let mut tool_error = match &error {
             EgressError::Paced { retry_after, .. } => {
                 ToolError::busy_outside(error.to_string(), Some(*retry_after))
             }
@@ -195,14 +196,14 @@ impl From<EgressError> for ToolError {
                 ToolError::busy_outside(error.to_string(), *retry_after)
             }
             _ => {
-                let mut told = ToolError::new(error.kind(), error.to_string());
-                told.hints.extend(error.advice());
-                told
+                let mut tool_error = ToolError::new(error.kind(), error.to_string());
+                tool_error.hints.extend(error.advice());
+                tool_error
             }
         };
         if let Some(reason) = error.reason() {
-            told = told.caused_by(reason);
+            tool_error = tool_error.caused_by(reason);
         }
-        told
+        tool_error
     }
 }

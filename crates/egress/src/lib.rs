@@ -1,150 +1,150 @@
-//! The one HTTP client for addresses that a model or a stranger chose.
+//! The HTTP client for URLs that a model or a third party chose, guarded against SSRF.
 //!
-//! Whoever names an address decides where this machine knocks, so nothing here trusts one. An address is parsed once;
-//! its name is resolved here; it is refused if any answer is not public; the connection goes to an address that was
-//! checked, and nowhere else. Redirects are followed here, each hop checked like the first. Time, size and pace are
-//! bounded. A secret is put in when a request is sent, towards the host and field it was granted for.
+//! No URL is trusted. The client parses it once, resolves its host itself, refuses it if any address is not public, and
+//! connects to an address that was checked and to no other. It follows redirects itself and checks each hop like the
+//! first. Time, size and request rate are bounded. A secret is inserted when the request is sent, only for the host and
+//! field that it was granted for.
 //!
-//! A place that a person wrote into the configuration is another matter: `own.rs` reaches it wherever it is.
+//! Endpoints that an administrator configured may be private: `configured_client.rs` reaches them.
 //!
-//! Connections are opened in `connect.rs` only. The lint in `clippy.toml` keeps it that way.
+//! Only `connect.rs` opens connections. The lint in `clippy.toml` enforces that.
 
-mod address;
-mod authority;
+mod ca_file;
+mod checked_url;
+pub mod configured_client;
 mod connect;
 mod decode;
 mod error;
 mod exchange;
-mod fill;
-mod hidden;
-pub mod own;
-mod pace;
+mod host_throttle;
+mod public_ip;
 mod request;
 mod resolve;
-mod target;
+mod secret_template;
+mod secret_url;
 
 #[cfg(test)]
 mod tests;
 
-pub use address::is_public;
-pub use authority::{AuthorityError, certificates};
+pub use ca_file::{CaFileError, certificates};
+pub use checked_url::{AllowlistEntry, AllowlistEntryError, PlainHttp};
 pub use error::EgressError;
-pub use fill::{Escape, Fill, NoSecrets, SecretSource};
-pub use hidden::{HiddenAddress, HiddenAnswer, HiddenRequest};
+pub use host_throttle::HostRateLimit;
 pub use hyper::header;
 pub use hyper::header::HeaderMap;
-pub use pace::PerHost;
 pub use portcullis_store::secrets::SecretRef;
-pub use request::{Fetched, HostFilter, Method, Request};
+pub use public_ip::is_public;
+pub use request::{EgressRequest, EgressResponse, HostFilter, HttpMethod};
 pub use resolve::{Resolve, SystemResolver};
-pub use target::{Exception, ExceptionError, PlainHttp};
+pub use secret_template::{NoSecrets, SecretEscaping, SecretSource, SecretTemplate};
+pub use secret_url::{SecretUrl, SecretUrlRequest, SecretUrlResponse};
 pub use tokio_rustls::rustls::pki_types::CertificateDer;
 pub use url::Url;
 
 use connect::Connector;
-use pace::Pace;
+use host_throttle::HostThrottle;
 use portcullis_core::Clock;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Requests under way at the same time. Each holds at most one body, so this bounds the memory of all.
+/// Requests in flight. Each holds at most one body, so this bounds the memory of all.
 const IN_FLIGHT_MAX: usize = 16;
 
-/// How long each part of a request may take.
+/// Timeouts of the phases of a request.
 #[derive(Debug, Clone, Copy)]
-pub struct Timeouts {
+pub struct EgressTimeouts {
     pub resolve: Duration,
-    /// Of one connection, with TLS.
+    /// Of one connection, including the TLS handshake.
     pub connect: Duration,
-    /// From the request to the end of the answer's headers.
+    /// From sending the request to the end of the response headers.
     pub headers: Duration,
     /// Of everything, redirects included.
     pub total: Duration,
 }
 
-impl Default for Timeouts {
-    fn default() -> Timeouts {
-        Timeouts {
+impl Default for EgressTimeouts {
+    fn default() -> EgressTimeouts {
+        EgressTimeouts {
             resolve: Duration::from_secs(5),
             connect: Duration::from_secs(5),
             headers: Duration::from_secs(15),
-            // Less than the deadline of a tool, so that the caller hears what took so long.
+            // Less than the deadline of a tool call, so that the caller learns which phase was slow.
             total: Duration::from_secs(25),
         }
     }
 }
 
-/// What holds for every request.
+/// Settings of all requests.
 #[derive(Debug, Clone, Default)]
 pub struct EgressSettings {
-    /// Places that may be reached although they are not public, or on an unusual port.
-    pub exceptions: Vec<Exception>,
-    pub per_host: PerHost,
-    pub timeouts: Timeouts,
-    /// Certificates that are trusted besides the well-known ones.
+    /// Hosts that may be reached although they are private or have an unusual port.
+    pub exceptions: Vec<AllowlistEntry>,
+    pub per_host: HostRateLimit,
+    pub timeouts: EgressTimeouts,
+    /// Certificates that are trusted in addition to the built-in roots.
     pub extra_roots: Vec<CertificateDer<'static>>,
 }
 
 /// The client. Cheap to share behind an `Arc`.
-pub struct Egress {
-    exceptions: Vec<Exception>,
-    timeouts: Timeouts,
+pub struct EgressClient {
+    exceptions: Vec<AllowlistEntry>,
+    timeouts: EgressTimeouts,
     resolver: Arc<dyn Resolve>,
     secrets: Arc<dyn SecretSource>,
     connector: Connector,
-    pace: Pace,
+    pace: HostThrottle,
     slots: Semaphore,
 }
 
-impl fmt::Debug for Egress {
+impl fmt::Debug for EgressClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Egress").field("exceptions", &self.exceptions).finish_non_exhaustive()
     }
 }
 
-impl Egress {
+impl EgressClient {
     /// Fails only if a certificate of `extra_roots` cannot be used.
     pub fn new(
         settings: EgressSettings,
         resolver: Arc<dyn Resolve>,
         secrets: Arc<dyn SecretSource>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Egress, EgressError> {
-        Ok(Egress {
+    ) -> Result<EgressClient, EgressError> {
+        Ok(EgressClient {
             connector: Connector::new(settings.extra_roots, settings.timeouts.connect)?,
             exceptions: settings.exceptions,
             timeouts: settings.timeouts,
             resolver,
             secrets,
-            pace: Pace::new(settings.per_host, clock),
+            pace: HostThrottle::new(settings.per_host, clock),
             slots: Semaphore::new(IN_FLIGHT_MAX),
         })
     }
 
-    /// Begins a request that only looks.
-    pub fn get(&self, url: &str) -> Request<'_> {
-        Request::new(self, Method::Get, url)
+    /// Builds a GET request.
+    pub fn get(&self, url: &str) -> EgressRequest<'_> {
+        EgressRequest::new(self, HttpMethod::Get, url)
     }
 
-    /// Begins a request to an address that nobody may see. `label` stands for it in what is told.
-    pub fn get_hidden(&self, address: &HiddenAddress, label: impl Into<String>) -> HiddenRequest<'_> {
-        HiddenRequest::new(self, address.clone(), label.into())
+    /// Builds a GET request to a secret URL. `label` replaces the URL in errors.
+    pub fn get_secret_url(&self, address: &SecretUrl, label: impl Into<String>) -> SecretUrlRequest<'_> {
+        SecretUrlRequest::new(self, address.clone(), label.into())
     }
 
-    /// Begins a request of any kind.
-    pub fn request(&self, method: Method, url: &str) -> Request<'_> {
-        Request::new(self, method, url)
+    /// Builds a request with any method.
+    pub fn request(&self, method: HttpMethod, url: &str) -> EgressRequest<'_> {
+        EgressRequest::new(self, method, url)
     }
 
-    /// Begins a request that sends something.
-    pub fn post(&self, url: &str) -> Request<'_> {
-        Request::new(self, Method::Post, url)
+    /// Builds a POST request.
+    pub fn post(&self, url: &str) -> EgressRequest<'_> {
+        EgressRequest::new(self, HttpMethod::Post, url)
     }
 }
 
-/// Returns the usual words for a status, after a blank; nothing if there are none.
+/// Returns the reason phrase of a status after a space, or an empty text for an unknown status.
 pub fn reason(status: u16) -> String {
     let known = hyper::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
     known.map(|reason| format!(" {reason}")).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! From a name to addresses.
+//! DNS lookups.
 
 use futures::future::BoxFuture;
 use std::io;
@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// Lookups under way. Each blocks a thread for as long as a name server likes, also after we stopped waiting.
+/// Lookups in flight. Each blocks a thread until the name server responds, also after the caller timed out.
 const LOOKUPS_MAX: usize = 16;
 
-/// Where addresses come from; a test brings its own.
+/// Resolves host names; tests bring their own.
 pub trait Resolve: Send + Sync {
-    /// Returns all addresses of a name. Asked once per hop; what it says is what is checked and used.
+    /// Returns all addresses of a name. Called once per hop: the same addresses are checked and connected to.
     fn resolve(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// The machine's own resolver.
+/// The resolver of the operating system.
 pub struct SystemResolver {
     lookups: Arc<Semaphore>,
 }
@@ -31,7 +31,7 @@ impl Resolve for SystemResolver {
         let lookups = self.lookups.clone();
         Box::pin(async move {
             let permit = lookups.acquire_owned().await.map_err(io::Error::other)?;
-            // In a task of its own, so that the permit is given back when the thread is, not when the caller gives up.
+            // In its own task, so that the permit is released with the thread, not when the caller gives up.
             let lookup = tokio::spawn(async move {
                 let found =
                     tokio::net::lookup_host((host, 0)).await.map(|found| found.map(|at| at.ip()).collect());

@@ -1,25 +1,25 @@
 //! Hostile addresses, names, redirects and bodies.
 
+mod configured_client;
 mod echoing_redirect;
-mod hidden;
-mod hops;
 mod memory;
-mod own;
+mod redirects;
+mod secret_url;
 mod secrets;
 mod site;
 mod tls;
 
-use crate::{Egress, EgressSettings, NoSecrets, PerHost, Resolve, SecretSource};
+use crate::{EgressClient, EgressSettings, HostRateLimit, NoSecrets, Resolve, SecretSource};
 use futures::future::BoxFuture;
 use portcullis_core::SystemClock;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A pace that no test reaches by accident.
-pub(crate) const UNHURRIED: PerHost = PerHost { per_minute: 1_000_000, burst: 1_000_000 };
+/// A rate limit that no test reaches by accident.
+pub(crate) const UNHURRIED: HostRateLimit = HostRateLimit { per_minute: 1_000_000, burst: 1_000_000 };
 
-/// A resolver for tests that name addresses only.
+/// A resolver for tests that use IP addresses only.
 struct NoNames;
 
 impl Resolve for NoNames {
@@ -28,21 +28,21 @@ impl Resolve for NoNames {
     }
 }
 
-/// Returns a client that may reach `places`.
-fn reaching(places: &[String], secrets: Arc<dyn SecretSource>) -> Egress {
+/// Returns a client with `places` on its allowlist.
+fn reaching(places: &[String], secrets: Arc<dyn SecretSource>) -> EgressClient {
     let settings = EgressSettings {
         exceptions: places.iter().map(|place| place.parse().unwrap()).collect(),
         per_host: UNHURRIED,
         ..EgressSettings::default()
     };
-    Egress::new(settings, Arc::new(NoNames), secrets, Arc::new(SystemClock)).unwrap()
+    EgressClient::new(settings, Arc::new(NoNames), secrets, Arc::new(SystemClock)).unwrap()
 }
 
-fn client(places: &[String]) -> Egress {
+fn client(places: &[String]) -> EgressClient {
     reaching(places, Arc::new(NoSecrets))
 }
 
-/// Runs the test `name` again in a process of its own, behind `command`. Returns whether that could be tried.
+/// Runs the test `name` again in a child process, behind `command`. Returns whether it passed, if it could start.
 fn again(name: &str, command: &[&str], variable: &str) -> Option<bool> {
     let program = std::env::current_exe().unwrap();
     let status = std::process::Command::new(command[0])

@@ -1,80 +1,83 @@
-//! Has a person decide, where the decision is to ask.
+//! Approval by a person, for calls whose policy decision is `ask`.
 //!
-//! Deciding *whether* to ask is `authorize`'s job, not ours. The question is written down first, so that it survives
-//! the hub and can be answered from anywhere: at the client if it can show a form, on the command line, or by whoever
-//! else holds the [`ApprovalDesk`]. The call waits a while for the first answer. Then it is told to come back; the
-//! same call, made again, runs as soon as there is a yes, and never twice on one. A call that has to ask its client
-//! something, and goes on in a later round, is still the one that was approved.
+//! `authorize` decides *whether* to ask. The request is stored first, so that it survives a restart and can be decided
+//! anywhere: by elicitation at the client, on the command line, or by any other holder of the [`ApprovalDesk`]. The call
+//! waits a while for the decision, then fails with `needs_approval`; the same call, retried, runs once it is approved.
+//! Invariant: one approval runs a call once. A call that needs input from its client, and goes on in a later round, is
+//! still the approved call.
 
-mod asked;
-mod begun;
+mod approval_request;
 mod desk;
+mod resumable_approvals;
 
 pub use desk::{ApprovalDesk, ApprovalTimes};
 
-use crate::authorize::Authorize;
+use crate::authorize::ActivePolicy;
 use crate::redact::Redactor;
-use asked::asked;
-use begun::Begun;
+use approval_request::approval_request;
 use futures::FutureExt;
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, BoxFuture, Call, Decision, Effect, ErrorKind, Layer, Listing, Next,
-    Outcome, Question, Reach, ToolError, json,
+    BoxFuture, Call, Decision, Effect, ErrorKind, InputRefusal, InputRequest, InputRequestKind,
+    InputResponses, KeyedInputRequest, Layer, Next, Outcome, PolicySubject, Reach, ToolError, json,
 };
-use portcullis_store::approvals::{Approval, Asked, Seen, Span, Standing, State, Verdict};
+use portcullis_store::approvals::{
+    Approval, ApprovalOutcome, ApprovalRequest, ApprovalScope, ApprovalSnapshot, ApprovalState,
+    ApprovalVerdict,
+};
+use resumable_approvals::ResumableApprovals;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-/// Answers are found under this and the id of the approval. A yes to an earlier question is therefore none to this one.
+/// Key prefix of the elicitation, followed by the approval's id, so that a yes to an earlier request does not count.
 const QUESTION_KEY: &str = "portcullis_approval_";
-/// How often a waiting client hears that its call still waits. Clients give up on calls they hear nothing of.
-const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-/// How often it is looked whether another process decided, should nobody have told.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a form at a client may stay open. An answer that comes after the call has ended still counts.
+/// Interval of progress notifications while a call waits. Clients time out calls without progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+/// Poll interval for decisions by another process, in case its notification is lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Timeout of a form at a client. An answer after the end of the call still counts.
 const FORM_OPEN_MAX: Duration = Duration::from_secs(15 * 60);
-/// How much of the arguments a form shows. About a screen; more would push the question itself out of sight.
+/// How much of the arguments a form shows: about a screen. More would push the question out of sight.
 const FORM_CHARS_MAX: usize = 1_000;
 
 /// The layer.
-pub(crate) struct Approve {
+pub(crate) struct ApprovalLayer {
     desk: ApprovalDesk,
-    policy: Authorize,
+    policy: ActivePolicy,
     redactor: Redactor,
-    begun: Begun,
+    resumable: ResumableApprovals,
 }
 
-impl Approve {
-    pub(crate) fn new(desk: ApprovalDesk, policy: Authorize, redactor: Redactor) -> Approve {
-        Approve { desk, policy, redactor, begun: Begun::default() }
+impl ApprovalLayer {
+    pub(crate) fn new(desk: ApprovalDesk, policy: ActivePolicy, redactor: Redactor) -> ApprovalLayer {
+        ApprovalLayer { desk, policy, redactor, resumable: ResumableApprovals::default() }
     }
 }
 
-impl Layer for Approve {
+impl Layer for ApprovalLayer {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         match call.trail.decision.get() {
             Some(Decision::Allow { .. }) => next.run(call),
             Some(Decision::Ask { rule }) => {
-                let asked = asked(&call, rule, &self.redactor.for_call(&call));
+                let request = approval_request(&call, rule, &self.redactor.for_call(&call));
                 Box::pin(async move {
-                    let asked = Arc::new(asked?);
-                    if !self.goes_on(&call, &asked).await? {
-                        self.settle(&call, asked.clone()).await?;
+                    let request = Arc::new(request?);
+                    if !self.resume_round(&call, &request).await? {
+                        self.await_decision(&call, request.clone()).await?;
                     }
                     let trail = call.trail.clone();
                     let mut outcome = next.run(call).await;
                     if let (Err(error), Some(approval)) = (&mut outcome, trail.approval.get())
                         && let Some(input) = &mut error.input
                     {
-                        input.approved = self.begun.remember(&asked, approval);
+                        input.approved = self.resumable.remember(&request, approval);
                     }
                     outcome
                 })
             }
-            // Nobody decided, or nobody obeyed. Neither can happen in the stack as it is, and neither may act.
+            // No decision, or a denied call. Neither can happen in this stack, and neither may run.
             Some(Decision::Deny { .. }) | None => {
                 Box::pin(async { Err(ToolError::internal("a call came to approval without being allowed")) })
             }
@@ -82,89 +85,97 @@ impl Layer for Approve {
     }
 }
 
-impl Approve {
-    /// Returns whether this is a later round of a call that a person let run. Who has said no meanwhile is heard.
-    async fn goes_on(&self, call: &Call, asked: &Arc<Asked>) -> Result<bool, ToolError> {
-        let Some(mark) = call.ctx.peer.approved() else { return Ok(false) };
-        if let Some(Standing::Rejected(_)) = self.desk.peek(asked.clone()).await? {
+impl ApprovalLayer {
+    /// Returns whether this is a later round of an approved call. A rejection in the meantime takes effect.
+    async fn resume_round(&self, call: &Call, request: &Arc<ApprovalRequest>) -> Result<bool, ToolError> {
+        let Some(token) = call.ctx.peer.approved() else { return Ok(false) };
+        if let Some(ApprovalOutcome::Rejected(_)) = self.desk.peek(request.clone()).await? {
             return Ok(false);
         }
-        let Some(approval) = self.begun.take(asked, mark) else { return Ok(false) };
-        // Only this layer writes it, and nothing is written where this returns false.
+        let Some(approval) = self.resumable.take(request, token) else { return Ok(false) };
+        // Only this layer sets it, and not if this returns false.
         let _ = call.trail.approval.set(approval);
         Ok(true)
     }
 
     /// Returns once the call may run; an error says why it may not, or not yet.
-    async fn settle(&self, call: &Call, asked: Arc<Asked>) -> Result<(), ToolError> {
+    async fn await_decision(&self, call: &Call, request: Arc<ApprovalRequest>) -> Result<(), ToolError> {
         let mut changed = self.desk.changed();
-        let Some(mut pending) = self.standing(call, &asked).await? else { return Ok(()) };
+        let Some(mut pending) = self.request_status(call, &request).await? else { return Ok(()) };
         let _waiting = call.trail.waits.begin();
         let began = Instant::now();
         let until = began + self.desk.times().wait;
         let mut next_progress = began;
-        let mut form = Form::default();
+        let mut form = ApprovalForm::default();
         loop {
             if Instant::now() >= next_progress {
-                // Whole seconds: at least five more each time, as a client expects of progress.
+                // Whole seconds: strictly increasing, as MCP requires of progress.
                 let waited = began.elapsed().as_secs_f64().floor();
                 call.ctx.progress(waited, None, Some(&waiting_text(&pending)));
-                next_progress = Instant::now() + PROGRESS_EVERY;
+                next_progress = Instant::now() + PROGRESS_INTERVAL;
             }
-            if let Some(Reply::Closed) = form.open(&self.desk, call, &pending).await? {
+            if let Some(FormOutcome::Closed) = form.open(&self.desk, call, &pending).await? {
                 return Err(come_back(call, &pending));
             }
-            // Before the clock is looked at: whoever was asked just now may have answered with this call.
-            if !matches!(self.desk.peek(asked.clone()).await?, Some(Standing::Pending(known)) if known.id == pending.id)
+            // Before the deadline check: this very call may carry the answer.
+            if !matches!(self.desk.peek(request.clone()).await?, Some(ApprovalOutcome::Pending(known)) if known.id == pending.id)
             {
-                match self.standing(call, &asked).await? {
+                match self.request_status(call, &request).await? {
                     None => return self.decide_again(call),
-                    // Another call took the yes, or the question expired: this is a new one.
+                    // Another call used the approval, or the request expired: this one is new.
                     Some(new) => pending = new,
                 }
                 continue;
             }
             tokio::select! {
-                reply = form.answered() => if let Reply::Closed = reply? {
+                reply = form.answered() => if let FormOutcome::Closed = reply? {
                     return Err(come_back(call, &pending));
                 },
                 _ = changed.changed() => {}
-                () = sleep(LOOK_EVERY) => {}
+                () = sleep(POLL_INTERVAL) => {}
                 () = sleep_until(until) => {
                     form.leave_open();
                     return Err(come_back(call, &pending));
                 }
-                // Nobody waits for the answer any more, or the hub ends. The question stays.
-                () = call.ctx.peer.gone() => return Err(come_back(call, &pending)),
+                // The client disconnected, or the hub shuts down. The request stays pending.
+                () = call.ctx.peer.disconnected() => return Err(come_back(call, &pending)),
                 () = self.desk.closed() => return Err(come_back(call, &pending)),
             }
         }
     }
 
-    /// A person takes their time; the rules may have changed in it.
+    /// Checks the policy again, which may have changed while the person decided.
     fn decide_again(&self, call: &Call) -> Result<(), ToolError> {
-        match self.policy.decide(&call.caller, &Listing::of_call(call)) {
+        match self.policy.decide(&call.caller, &PolicySubject::of_call(call)) {
             Decision::Deny { .. } => Err(ToolError::unknown(call.target.kind(), call.target.name())),
             Decision::Allow { .. } | Decision::Ask { .. } => Ok(()),
         }
     }
 
-    /// Returns `None` if the call may run, and the open question if nobody has answered it.
-    async fn standing(&self, call: &Call, asked: &Arc<Asked>) -> Result<Option<Approval>, ToolError> {
-        // Only one layer writes this, and a call that was answered is not asked about again.
+    /// Returns `None` if the call may run, and the pending approval otherwise.
+    async fn request_status(
+        &self,
+        call: &Call,
+        request: &Arc<ApprovalRequest>,
+    ) -> Result<Option<Approval>, ToolError> {
+        // Only this layer sets it, and a decided call is not asked about again.
         let note = |approval: &Approval, how: &str| {
             let by = approval.decided.as_ref().map_or("", |decided| decided.by.as_str());
             let _ = call.trail.approval.set(format!("{} {how} by {by}", approval.id));
         };
-        match self.desk.ask(asked.clone()).await? {
-            Standing::Pending(approval) => Ok(Some(approval)),
-            Standing::Rejected(approval) => {
+        match self.desk.ask(request.clone()).await? {
+            ApprovalOutcome::Pending(approval) => Ok(Some(approval)),
+            ApprovalOutcome::Rejected(approval) => {
                 note(&approval, "rejected");
                 Err(rejected(call, &approval))
             }
-            Standing::Approved(approval) => {
-                // What is used up counted once, for whatever it was given.
-                let span = if approval.state == State::Used { Span::Once } else { Span::Session };
+            ApprovalOutcome::Approved(approval) => {
+                // A used approval was for one call, whatever scope it had.
+                let span = if approval.state == ApprovalState::Used {
+                    ApprovalScope::Once
+                } else {
+                    ApprovalScope::Session
+                };
                 note(&approval, span.as_str());
                 Ok(None)
             }
@@ -172,40 +183,40 @@ impl Approve {
     }
 }
 
-/// The form at the client, where it can show one. A call opens one at most, and only where none is open for the same
-/// question already.
+/// The elicitation form at the client, if it supports one. A call opens at most one, and only if none is open for the same
+/// approval.
 #[derive(Default)]
-struct Form {
+struct ApprovalForm {
     opened: bool,
-    task: Option<JoinHandle<Result<Reply, ToolError>>>,
+    task: Option<JoinHandle<Result<FormOutcome, ToolError>>>,
 }
 
-/// What came of a form.
-enum Reply {
-    /// It is at the desk, unless somebody else was faster.
+/// The outcome of a form.
+enum FormOutcome {
+    /// Passed to the desk, unless another decision came first.
     Taken,
-    /// The person closed it without an answer.
+    /// The person dismissed it.
     Closed,
-    /// The client could not show it, or took too long. The person may be elsewhere.
+    /// The client could not show it, or it timed out. The person may decide elsewhere.
     None,
 }
 
-impl Form {
-    /// Opens the form, if that has not been done. Returns what came of it where the client answers with the call itself.
+impl ApprovalForm {
+    /// Opens the form once. Returns its outcome if this call already carries the answer.
     async fn open(
         &mut self,
         desk: &ApprovalDesk,
         call: &Call,
         pending: &Approval,
-    ) -> Result<Option<Reply>, ToolError> {
-        if self.opened || !call.ctx.peer.offers(AskKind::Elicit) {
+    ) -> Result<Option<FormOutcome>, ToolError> {
+        if self.opened || !call.ctx.peer.offers(InputRequestKind::Elicit) {
             return Ok(None);
         }
         let Some(open) = desk.open_form(&pending.id) else { return Ok(None) };
         self.opened = true;
         let (peer, key) = (call.ctx.peer.clone(), format!("{QUESTION_KEY}{}", pending.id));
-        let ask = Ask::elicit(&question(pending), form(pending));
-        let questions = vec![Question { key: key.clone(), ask }];
+        let ask = InputRequest::elicit(&question(pending), form(pending));
+        let questions = vec![KeyedInputRequest { key: key.clone(), ask }];
         let mut answers = Box::pin(async move { peer.ask(questions).await });
         let (desk, pending) = (desk.clone(), pending.clone());
         if let Some(answered) = (&mut answers).now_or_never() {
@@ -216,89 +227,89 @@ impl Form {
             tokio::select! {
                 answered = timeout(FORM_OPEN_MAX, answers) => match answered {
                     Ok(answered) => take(&desk, &pending, &key, answered).await,
-                    Err(_) => Ok(Reply::None),
+                    Err(_) => Ok(FormOutcome::None),
                 },
-                () = desk.decided(&pending.id) => Ok(Reply::Taken),
+                () = desk.decided(&pending.id) => Ok(FormOutcome::Taken),
             }
         }));
         Ok(None)
     }
 
-    /// Returns when the form is done with; never if there is none.
-    async fn answered(&mut self) -> Result<Reply, ToolError> {
+    /// Resolves when the form is done; never if there is none.
+    async fn answered(&mut self) -> Result<FormOutcome, ToolError> {
         let Some(task) = &mut self.task else { return std::future::pending().await };
         let answered = task.await;
         self.task = None;
         answered.unwrap_or_else(|panic| Err(ToolError::internal(panic)))
     }
 
-    /// Keeps the form open beyond the call.
+    /// Keeps the form open after the call ends.
     fn leave_open(&mut self) {
         self.task = None;
     }
 }
 
-impl Drop for Form {
+impl Drop for ApprovalForm {
     fn drop(&mut self) {
-        // The caller went away, or the question was answered elsewhere.
+        // The caller disconnected, or the request was decided elsewhere.
         if let Some(task) = &self.task {
             task.abort();
         }
     }
 }
 
-/// Takes an answer to the desk.
+/// Passes the answer of a form to the desk.
 async fn take(
     desk: &ApprovalDesk,
     pending: &Approval,
     key: &str,
-    answered: Result<Answers, AskRefused>,
-) -> Result<Reply, ToolError> {
+    answered: Result<InputResponses, InputRefusal>,
+) -> Result<FormOutcome, ToolError> {
     let verdict = match answered {
-        // A client that is asked by the result of this round gets its question as an error, and that passes as it is.
-        Err(next_round @ AskRefused::NextRound(_)) => return Err(next_round.into()),
-        // Whoever cannot be asked there can be asked elsewhere.
-        Err(AskRefused::NotOffered(_) | AskRefused::Refused(_) | AskRefused::Failed(_)) => {
-            return Ok(Reply::None);
+        // The client gets the form as the result of this round; the error carries it.
+        Err(next_round @ InputRefusal::NextRound(_)) => return Err(next_round.into()),
+        // The person may decide elsewhere.
+        Err(InputRefusal::NotOffered(_) | InputRefusal::Refused(_) | InputRefusal::Failed(_)) => {
+            return Ok(FormOutcome::None);
         }
         Ok(answers) => match answers.get(key).and_then(verdict) {
-            // Not offered, so not meant.
-            Some(Verdict::Approve(Span::Session)) if pending.call.session.is_none() => {
-                Verdict::Approve(Span::Once)
+            // The form did not offer this scope.
+            Some(ApprovalVerdict::Approve(ApprovalScope::Session)) if pending.call.session.is_none() => {
+                ApprovalVerdict::Approve(ApprovalScope::Once)
             }
             Some(verdict) => verdict,
-            None => return Ok(Reply::Closed),
+            None => return Ok(FormOutcome::Closed),
         },
     };
     let by = format!("client `{}`", pending.call.client);
-    let seen = Seen { decided: None, session: pending.call.session.clone() };
+    let seen = ApprovalSnapshot { decided: None, session: pending.call.session.clone() };
     if let Err(error) = desk.answer(&pending.id, verdict, &by, seen).await {
-        // Somebody else was faster, and what they said counts; or the disk failed, and nothing was said.
-        tracing::warn!(id = %pending.id, %error, "An answer could not be taken.");
+        // Another decision came first and counts, or the write failed and there is none.
+        tracing::warn!(id = %pending.id, %error, "approval answer not stored");
     }
-    Ok(Reply::Taken)
+    Ok(FormOutcome::Taken)
 }
 
 fn form(pending: &Approval) -> Value {
     let mut properties = json!({
         "approve": { "type": "boolean", "title": "Approve", "description": "Whether the call may run" }
     });
-    // Where there is no session there is nothing that a yes could end with.
+    // The scope `session` needs a session.
     if pending.call.effect != Effect::Destroy.as_str() && pending.call.session.is_some() {
         properties["remember"] = json!({
             "type": "string",
             "title": "For",
             "description": "This call only, or every call of this tool until the session ends",
-            "enum": [Span::Once.as_str(), Span::Session.as_str()],
-            "default": Span::Once.as_str(),
+            "enum": [ApprovalScope::Once.as_str(), ApprovalScope::Session.as_str()],
+            "default": ApprovalScope::Once.as_str(),
         });
     }
     json!({ "type": "object", "properties": properties, "required": ["approve"] })
 }
 
-/// Returns what an answer means. Only a clear yes is one; a form that was closed, or sent off empty, says nothing.
-fn verdict(answer: &Value) -> Option<Verdict> {
-    let no = Verdict::Reject { reason: None };
+/// Returns the verdict of an answer. Only an explicit yes approves; a dismissed or empty form is no verdict.
+fn verdict(answer: &Value) -> Option<ApprovalVerdict> {
+    let no = ApprovalVerdict::Reject { reason: None };
     match answer.get("action").and_then(Value::as_str) {
         Some("decline") => return Some(no),
         Some("accept") => {}
@@ -308,12 +319,12 @@ fn verdict(answer: &Value) -> Option<Verdict> {
         return Some(no);
     }
     let for_session =
-        answer.pointer("/content/remember").and_then(Value::as_str) == Some(Span::Session.as_str());
-    Some(Verdict::Approve(if for_session { Span::Session } else { Span::Once }))
+        answer.pointer("/content/remember").and_then(Value::as_str) == Some(ApprovalScope::Session.as_str());
+    Some(ApprovalVerdict::Approve(if for_session { ApprovalScope::Session } else { ApprovalScope::Once }))
 }
 
 fn question(pending: &Approval) -> String {
-    let Asked { client, kind, target, effect, reach, arguments, more, .. } = &pending.call;
+    let ApprovalRequest { client, kind, target, effect, reach, arguments, more, .. } = &pending.call;
     let reach = if reach == Reach::Outside.as_str() { ", reaches outside" } else { "" };
     let (shown, cut) = match arguments.char_indices().nth(FORM_CHARS_MAX) {
         None => (arguments.as_str(), 0),
@@ -323,7 +334,7 @@ fn question(pending: &Approval) -> String {
         0 => String::new(),
         more => format!("… and {more} characters more; `portcullis approvals show {}`", pending.id),
     };
-    // No server can begin a question of its own so (`upstream/src/elicitation.rs`).
+    // Upstream servers cannot start an elicitation with this text (`upstream/src/rpc/elicitation.rs`).
     format!(
         "Portcullis asks: client `{client}` wants to run {kind} `{target}` (effect: {effect}{reach}) with:\n{shown}{more}"
     )

@@ -1,26 +1,33 @@
 use super::*;
-use crate::authorize::Authorize;
+use crate::authorize::ActivePolicy;
 use crate::policy::Policy;
-use crate::testing::{Listener, Mood, StoppedClock, World, call, gate, kind_of, told};
+use crate::testing::{
+    ClientBehavior, RecordingClient, StoppedClock, StubState, call, gate, kind_of, outcome_text,
+};
 use portcullis_core::{Gate, InputRequired, LogMessage, Peer, Progress};
+use portcullis_store::database::{DatabaseError, OperationId, Topic};
 use serde_json::Map;
 
 struct Fixture {
     gate: Gate,
-    policy: Authorize,
-    world: Arc<World>,
+    policy: ActivePolicy,
+    world: Arc<StubState>,
     desk: ApprovalDesk,
     dir: tempfile::TempDir,
 }
 
 impl Fixture {
-    /// Calls wait for as long as given.
+    /// Calls wait this long.
     fn new(wait: Duration) -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let times = ApprovalTimes { wait, ..ApprovalTimes::default() };
-        let desk = ApprovalDesk::open(dir.path(), times, Arc::new(StoppedClock));
-        let policy = Authorize::new(Policy::default(), Arc::new(StoppedClock));
-        let approve = Approve::new(desk.clone(), policy.clone(), Redactor::new(&[]).unwrap());
+        let desk = ApprovalDesk::open(
+            &portcullis_store::open(dir.path(), &[]).unwrap(),
+            times,
+            Arc::new(StoppedClock),
+        );
+        let policy = ActivePolicy::new(Policy::default(), Arc::new(StoppedClock));
+        let approve = ApprovalLayer::new(desk.clone(), policy.clone(), Redactor::new(&[]).unwrap());
         let (gate, world) = gate(vec![Box::new(policy.clone()), Box::new(approve)]);
         Fixture { gate, policy, world, desk, dir }
     }
@@ -29,19 +36,19 @@ impl Fixture {
         Fixture::new(Duration::ZERO)
     }
 
-    /// Calls a tool, with a client in the given mood. Returns the answer and what the client heard.
-    async fn check(&self, mood: Option<Mood>, line: &str) -> (String, String) {
-        self.check_with(Listener::new(mood), line).await
+    /// Calls a tool with a client that behaves as given. Returns the result and what the client received.
+    async fn check(&self, mood: Option<ClientBehavior>, line: &str) -> (String, String) {
+        self.check_with(RecordingClient::new(mood), line).await
     }
 
-    async fn check_with(&self, listener: Arc<Listener>, line: &str) -> (String, String) {
+    async fn check_with(&self, listener: Arc<RecordingClient>, line: &str) -> (String, String) {
         let mut call = call(line);
         call.ctx.peer = listener.clone();
         let outcome = self.gate.call(call).await;
-        (self.plain(&told(&outcome)), self.plain(&listener.heard()))
+        (self.plain(&outcome_text(&outcome)), self.plain(&listener.received()))
     }
 
-    /// Ids are random; the first is 1.
+    /// Replaces the random ids by numbers, from 1.
     fn plain(&self, text: &str) -> String {
         let ids = self.desk.approvals().list().unwrap();
         let mut text = text.to_owned();
@@ -55,16 +62,16 @@ impl Fixture {
         self.desk.approvals().list().unwrap()[number - 1].id.clone()
     }
 
-    async fn approve(&self, number: usize, span: Span) {
-        self.desk.decide(&self.id(number), Verdict::Approve(span), "a test").await.unwrap();
+    async fn approve(&self, number: usize, span: ApprovalScope) {
+        self.desk.decide(&self.id(number), ApprovalVerdict::Approve(span), "a test").await.unwrap();
     }
 }
 
-fn says(answer: Value) -> Option<Mood> {
-    Some(Mood::Says(answer))
+fn says(answer: Value) -> Option<ClientBehavior> {
+    Some(ClientBehavior::Says(answer))
 }
 
-fn yes() -> Option<Mood> {
+fn yes() -> Option<ClientBehavior> {
     says(json!({ "action": "accept", "content": { "approve": true } }))
 }
 
@@ -74,9 +81,9 @@ const A_WHILE: Duration = Duration::from_secs(20);
 #[tokio::test]
 async fn only_a_clear_yes_lets_the_call_act() {
     let fixture = Fixture::new(A_WHILE);
-    let (told, heard) = fixture.check(yes(), r#"stub_erase {"text":"all"}"#).await;
-    assert_eq!((told.as_str(), fixture.world.acted()), ("ok: did all", 1));
-    insta::assert_snapshot!(heard, @r#"
+    let (outcome_text, received) = fixture.check(yes(), r#"stub_erase {"text":"all"}"#).await;
+    assert_eq!((outcome_text.as_str(), fixture.world.acted()), ("ok: did all", 1));
+    insta::assert_snapshot!(received, @r#"
     progress 0: waiting for a person; `portcullis approvals approve <1>` lets the call run
     portcullis_approval_<1>? Portcullis asks: client `ada` wants to run tool `stub_erase` (effect: destroy) with:
     {"text":"all"}
@@ -87,14 +94,17 @@ async fn only_a_clear_yes_lets_the_call_act() {
         json!({ "action": "decline" }),
     ] {
         let fixture = Fixture::new(A_WHILE);
-        let (told, _) = fixture.check(says(no.clone()), "stub_erase").await;
-        assert!(told.starts_with("denied: tool `stub_erase` was not approved\nhint: "), "{no}: {told}");
-        let (again, heard) = fixture.check(yes(), "stub_erase").await;
-        assert!(again.starts_with("denied: ") && heard.is_empty(), "nobody is asked again at once: {again}");
+        let (outcome_text, _) = fixture.check(says(no.clone()), "stub_erase").await;
+        assert!(
+            outcome_text.starts_with("denied: tool `stub_erase` was not approved\nhint: "),
+            "{no}: {outcome_text}"
+        );
+        let (again, received) = fixture.check(yes(), "stub_erase").await;
+        assert!(again.starts_with("denied: ") && received.is_empty(), "not asked again at once: {again}");
         assert_eq!(fixture.world.acted(), 0, "{no}");
     }
-    // Without the layer nobody is asked.
-    let (bare, world) = gate(vec![Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock)))]);
+    // Without the layer no approval is requested.
+    let (bare, world) = gate(vec![Box::new(ActivePolicy::new(Policy::default(), Arc::new(StoppedClock)))]);
     assert!(bare.call(call("stub_erase")).await.is_ok());
     assert_eq!(world.acted(), 1);
 }
@@ -102,22 +112,22 @@ async fn only_a_clear_yes_lets_the_call_act() {
 #[tokio::test]
 async fn what_is_allowed_is_not_asked_about() {
     let fixture = Fixture::impatient();
-    let (told, heard) = fixture.check(says(json!(null)), r#"stub_write {"text":"it"}"#).await;
-    assert_eq!((told.as_str(), heard.as_str()), ("ok: did it", ""));
+    let (outcome_text, received) = fixture.check(says(json!(null)), r#"stub_write {"text":"it"}"#).await;
+    assert_eq!((outcome_text.as_str(), received.as_str()), ("ok: did it", ""));
     assert!(fixture.desk.approvals().list().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_call_that_nobody_answers_is_told_to_come_back_and_runs_then() {
     let fixture = Fixture::impatient();
-    let (told, _) = fixture.check(None, r#"stub_send {"text":"hello"}"#).await;
-    insta::assert_snapshot!(told, @"
+    let (outcome_text, _) = fixture.check(None, r#"stub_send {"text":"hello"}"#).await;
+    insta::assert_snapshot!(outcome_text, @"
     needs_approval: tool `stub_send` is pending approval by a person; its id is <1>
     hint: a person decides with `portcullis approvals approve <1>`, or `reject`
     hint: once it is approved, make the same call again with the same arguments; anything else asks again
     ");
-    assert_eq!(fixture.check(None, r#"stub_send {"text":"hello"}"#).await.0, told, "asked once");
-    fixture.approve(1, Span::Once).await;
+    assert_eq!(fixture.check(None, r#"stub_send {"text":"hello"}"#).await.0, outcome_text, "asked once");
+    fixture.approve(1, ApprovalScope::Once).await;
     let (edited, _) = fixture.check(None, r#"stub_send {"text":"hello!"}"#).await;
     assert!(edited.contains("its id is <2>"), "{edited}");
     assert_eq!(fixture.world.acted(), 0);
@@ -141,11 +151,14 @@ async fn a_waiting_call_hears_of_its_answer_wherever_it_was_given() {
         let id = fixture.desk.approvals().pending().unwrap()[0].id.clone();
         if elsewhere {
             // Another process, of which the hub is not told.
-            let other =
-                ApprovalDesk::open(fixture.dir.path(), ApprovalTimes::default(), Arc::new(StoppedClock));
-            other.decide(&id, Verdict::Approve(Span::Once), "a test").await.unwrap();
+            let other = ApprovalDesk::open(
+                &portcullis_store::open(fixture.dir.path(), &[]).unwrap(),
+                ApprovalTimes::default(),
+                Arc::new(StoppedClock),
+            );
+            other.decide(&id, ApprovalVerdict::Approve(ApprovalScope::Once), "a test").await.unwrap();
         } else {
-            fixture.desk.decide(&id, Verdict::Approve(Span::Once), "a test").await.unwrap();
+            fixture.desk.decide(&id, ApprovalVerdict::Approve(ApprovalScope::Once), "a test").await.unwrap();
         }
         assert_eq!(waiting.await.unwrap(), "ok: did ");
     }
@@ -161,17 +174,18 @@ async fn a_yes_for_the_session_covers_the_tool_there_and_is_offered_only_where_i
         form(&approval)["properties"].get("remember").is_some()
     };
     let line = |n: usize| format!(r#"stub_send {{"text":"{n}"}}"#);
-    let first = Listener::in_session("s1", for_session());
+    let first = RecordingClient::in_session("s1", for_session());
     assert_eq!(fixture.check_with(first, &line(1)).await.0, "ok: did 1");
     assert!(offers(1));
-    let (told, heard) = fixture.check_with(Listener::in_session("s1", None), &line(2)).await;
-    assert_eq!((told.as_str(), heard.as_str()), ("ok: did 2", ""));
+    let (outcome_text, received) =
+        fixture.check_with(RecordingClient::in_session("s1", None), &line(2)).await;
+    assert_eq!((outcome_text.as_str(), received.as_str()), ("ok: did 2", ""));
 
     fixture.desk.configure(ApprovalTimes { wait: Duration::ZERO, ..ApprovalTimes::default() });
-    let elsewhere = fixture.check_with(Listener::in_session("s2", None), &line(2)).await.0;
+    let elsewhere = fixture.check_with(RecordingClient::in_session("s2", None), &line(2)).await.0;
     assert!(elsewhere.starts_with("needs_approval: "), "{elsewhere}");
-    // What destroys is one call at a time, and without a session there is nothing to end with.
-    fixture.check_with(Listener::in_session("s1", None), "stub_erase").await;
+    // Destructive calls are approved one at a time, and `session` needs a session.
+    fixture.check_with(RecordingClient::in_session("s1", None), "stub_erase").await;
     assert!(!offers(3));
     fixture.desk.configure(ApprovalTimes { wait: A_WHILE, ..ApprovalTimes::default() });
     assert_eq!(fixture.check(for_session(), &line(4)).await.0, "ok: did 4");
@@ -180,9 +194,9 @@ async fn a_yes_for_the_session_covers_the_tool_there_and_is_offered_only_where_i
     assert!(fixture.check(None, &line(5)).await.0.starts_with("needs_approval: "));
 }
 
-/// A client with a form that is answered when the test says so.
+/// A client whose form is answered when the test says so.
 struct Slow {
-    client: Arc<Listener>,
+    client: Arc<RecordingClient>,
     answers: tokio::sync::Notify,
 }
 
@@ -195,14 +209,14 @@ impl Peer for Slow {
 
     fn log(&self, _: LogMessage) {}
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         Box::pin(async move {
             self.answers.notified().await;
             self.client.ask(questions).await
         })
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.client.offers(kind)
     }
 }
@@ -214,13 +228,13 @@ async fn a_form_does_not_approve_for_longer_than_the_session_that_was_shown_it()
     let for_session =
         says(json!({ "action": "accept", "content": { "approve": true, "remember": "session" } }));
     let slow = Arc::new(Slow {
-        client: Listener::in_session("s1", for_session),
+        client: RecordingClient::in_session("s1", for_session),
         answers: tokio::sync::Notify::new(),
     });
     let mut shown = call(&line(1));
     shown.ctx.peer = slow.clone();
     assert_eq!(kind_of(&fixture.gate.call(shown).await), Some(ErrorKind::NeedsApproval));
-    // The same call from where there is no session, while the form is open.
+    // The same call without a session, while the form is open.
     assert!(fixture.check(None, &line(1)).await.0.contains("its id is <1>"));
     let mut changed = fixture.desk.changed();
     slow.answers.notify_one();
@@ -242,7 +256,7 @@ async fn rules_that_change_while_a_person_thinks_count() {
     while fixture.desk.approvals().pending().unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
-    let rule = crate::policy::Rule {
+    let rule = crate::policy::PolicyRule {
         name: "policy[0]".to_owned(),
         clients: portcullis_core::Pattern::any(),
         tools: portcullis_core::Pattern::any(),
@@ -251,10 +265,10 @@ async fn rules_that_change_while_a_person_thinks_count() {
         reach: None,
         labels: None,
         when: Default::default(),
-        decision: crate::policy::Verdict::Deny,
+        decision: crate::policy::RuleAction::Deny,
     };
     fixture.policy.replace(Policy { rules: vec![rule], ..Policy::default() });
-    fixture.approve(1, Span::Once).await;
+    fixture.approve(1, ApprovalScope::Once).await;
     assert_eq!(waiting.await.unwrap(), "unknown: Unknown tool: stub_send");
     assert_eq!(fixture.world.acted(), 0);
 }
@@ -285,23 +299,26 @@ async fn a_form_that_was_closed_leaves_the_question_open() {
         json!("accept"),
         json!(null),
     ] {
-        let (told, _) = fixture.check(says(nothing), "stub_erase").await;
-        assert!(told.starts_with("needs_approval: tool `stub_erase` is pending approval"), "{told}");
+        let (outcome_text, _) = fixture.check(says(nothing), "stub_erase").await;
+        assert!(
+            outcome_text.starts_with("needs_approval: tool `stub_erase` is pending approval"),
+            "{outcome_text}"
+        );
     }
     assert_eq!(fixture.world.acted(), 0);
-    fixture.approve(1, Span::Once).await;
+    fixture.approve(1, ApprovalScope::Once).await;
     assert_eq!(fixture.check(None, "stub_erase").await.0, "ok: did ");
 }
 
 #[tokio::test]
 async fn an_answer_that_comes_after_the_call_still_counts() {
     let fixture = Fixture::impatient();
-    let late = Mood::SaysAfter(
+    let late = ClientBehavior::SaysAfter(
         Duration::from_millis(50),
         json!({ "action": "accept", "content": { "approve": true } }),
     );
-    let (told, _) = fixture.check(Some(late), "stub_erase").await;
-    assert!(told.starts_with("needs_approval: "), "{told}");
+    let (outcome_text, _) = fixture.check(Some(late), "stub_erase").await;
+    assert!(outcome_text.starts_with("needs_approval: "), "{outcome_text}");
     let mut changed = fixture.desk.changed();
     while !fixture.desk.approvals().pending().unwrap().is_empty() {
         changed.changed().await.unwrap();
@@ -315,7 +332,7 @@ async fn an_answer_that_comes_after_the_call_still_counts() {
 async fn a_question_for_the_next_round_passes_as_it_is_and_its_answer_counts_once() {
     let fixture = Fixture::new(A_WHILE);
     let mut call = call("stub_send");
-    call.ctx.peer = Listener::new(Some(Mood::NextRound));
+    call.ctx.peer = RecordingClient::new(Some(ClientBehavior::NextRound));
     let error = fixture.gate.call(call).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::NeedsInput);
     let input = error.input.unwrap();
@@ -323,15 +340,15 @@ async fn a_question_for_the_next_round_passes_as_it_is_and_its_answer_counts_onc
     assert_eq!((input.questions[0].key.as_str(), input.state.as_deref()), (key.as_str(), Some("state")));
     assert_eq!(input.questions[0].ask.params["requestedSchema"]["required"], json!(["approve"]));
     assert_eq!(fixture.world.acted(), 0);
-    // The next round, with the answer under that key; and the same round, sent again.
+    // The next round, with the answer under that key; then a replay of that round.
     assert_eq!(fixture.check(yes(), "stub_send").await.0, "ok: did ");
     let mut call = crate::testing::call("stub_send");
-    call.ctx.peer = Listener::new(Some(Mood::NextRound));
+    call.ctx.peer = RecordingClient::new(Some(ClientBehavior::NextRound));
     let again = fixture.gate.call(call).await.unwrap_err().input.unwrap();
     assert_ne!(again.questions[0].key, key, "an answer to the first question is none to the second");
 }
 
-/// Ends the round of a call that nobody has let go on yet, as a server does that asks the client something.
+/// Ends the round of a call without an approval token, as a server does that needs input from the client.
 struct AsksOnce;
 
 impl Layer for AsksOnce {
@@ -351,7 +368,7 @@ impl Layer for AsksOnce {
 
 /// A client in a later round.
 struct Later {
-    client: Arc<Listener>,
+    client: Arc<RecordingClient>,
     approved: Option<String>,
 }
 
@@ -364,11 +381,11 @@ impl Peer for Later {
 
     fn log(&self, _: LogMessage) {}
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         self.client.ask(questions)
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.client.offers(kind)
     }
 
@@ -380,14 +397,15 @@ impl Peer for Later {
 #[tokio::test]
 async fn one_yes_covers_a_call_to_its_end_and_no_other() {
     let fixture = Fixture::new(A_WHILE);
-    let approve = Approve::new(fixture.desk.clone(), fixture.policy.clone(), Redactor::new(&[]).unwrap());
+    let approve =
+        ApprovalLayer::new(fixture.desk.clone(), fixture.policy.clone(), Redactor::new(&[]).unwrap());
     let (gate, _) = gate(vec![Box::new(fixture.policy.clone()), Box::new(approve), Box::new(AsksOnce)]);
     let round = async |line: &str, approved: Option<&str>| {
-        let client = Listener::new(yes());
+        let client = RecordingClient::new(yes());
         let mut call = call(line);
         let approved = approved.map(str::to_owned);
         call.ctx.peer = Arc::new(Later { client: client.clone(), approved });
-        (gate.call(call).await, client.heard().contains(QUESTION_KEY))
+        (gate.call(call).await, client.received().contains(QUESTION_KEY))
     };
     let first = async || {
         let (outcome, asked) = round("stub_send", None).await;
@@ -402,13 +420,13 @@ async fn one_yes_covers_a_call_to_its_end_and_no_other() {
         ("stub_send", mark.as_str(), true, "the same round again"),
     ] {
         let (outcome, asked) = round(line, Some(mark)).await;
-        assert!(told(&outcome).starts_with("ok: did"), "{why}: {}", told(&outcome));
+        assert!(outcome_text(&outcome).starts_with("ok: did"), "{why}: {}", outcome_text(&outcome));
         assert_eq!(asked, expected, "{why}");
     }
-    // A no that comes while the client is asked ends the call.
+    // A rejection while the client is asked ends the call.
     let mark = first().await;
     let mut second = call("stub_send");
-    second.ctx.peer = Listener::new(says(json!({ "action": "decline" })));
+    second.ctx.peer = RecordingClient::new(says(json!({ "action": "decline" })));
     assert_eq!(kind_of(&gate.call(second).await), Some(ErrorKind::Denied));
     assert_eq!(kind_of(&round("stub_send", Some(&mark)).await.0), Some(ErrorKind::Denied));
 }
@@ -416,7 +434,8 @@ async fn one_yes_covers_a_call_to_its_end_and_no_other() {
 #[tokio::test]
 async fn a_call_that_nobody_decided_about_does_not_act() {
     let fixture = Fixture::impatient();
-    let approve = Approve::new(fixture.desk.clone(), fixture.policy.clone(), Redactor::new(&[]).unwrap());
+    let approve =
+        ApprovalLayer::new(fixture.desk.clone(), fixture.policy.clone(), Redactor::new(&[]).unwrap());
     let (gate, world) = gate(vec![Box::new(approve)]);
     assert_eq!(kind_of(&gate.call(call("stub_read")).await), Some(ErrorKind::Internal));
     assert_eq!(world.acted(), 0);
@@ -425,9 +444,17 @@ async fn a_call_that_nobody_decided_about_does_not_act() {
 #[tokio::test]
 async fn without_a_place_to_keep_questions_nothing_runs() {
     let fixture = Fixture::impatient();
-    std::fs::write(fixture.dir.path().join("approvals.json"), "{").unwrap();
-    let told = told(&fixture.gate.call(call("stub_erase")).await);
-    assert!(told.starts_with("unavailable: approvals cannot be kept"), "{told}");
+    fixture.check(None, r#"stub_send {"text":"one"}"#).await;
+    let database = portcullis_store::open(fixture.dir.path(), &[]).unwrap();
+    let id = OperationId::random().unwrap();
+    let edited: Result<usize, DatabaseError> = database
+        .change(Topic::new("approvals"), id, |transaction| {
+            Box::pin(async move { transaction.execute("UPDATE approvals SET record = '{'", &[]).await })
+        })
+        .await;
+    assert_eq!(edited.unwrap(), 1);
+    let outcome_text = outcome_text(&fixture.gate.call(call("stub_erase")).await);
+    assert!(outcome_text.starts_with("unavailable: approvals cannot be stored"), "{outcome_text}");
     assert_eq!(fixture.world.acted(), 0);
 }
 
@@ -437,6 +464,6 @@ async fn too_many_questions_are_refused() {
     for number in 0..portcullis_store::approvals::PENDING_PER_CLIENT_MAX {
         fixture.check(None, &format!(r#"stub_send {{"text":"{number}"}}"#)).await;
     }
-    let (told, _) = fixture.check(None, r#"stub_send {"text":"one more"}"#).await;
-    assert!(told.starts_with("needs_approval: 200 calls wait"), "{told}");
+    let (outcome_text, _) = fixture.check(None, r#"stub_send {"text":"one more"}"#).await;
+    assert!(outcome_text.starts_with("needs_approval: 200 calls are already pending"), "{outcome_text}");
 }

@@ -1,24 +1,23 @@
-//! Records every call, before anything can refuse it and with what the caller really got.
+//! The audit log: records every call, before any layer can refuse it, with the outcome that the caller got.
 //!
-//! A call has two records in `audit.jsonl`: one when it begins and one when it ends, however it ends. A begin
-//! without an end is a call during which the machine went down. Of the arguments, and of what stands beside them, a
-//! keyed digest is written and a short preview without secrets.
+//! A call has two records in `audit.jsonl`, one when it begins and one when it ends, whatever the outcome. A begin without
+//! an end is a call during which the machine crashed. Arguments and extra parameters are recorded as a keyed digest and a
+//! short redacted preview.
 //!
-//! The records of a call that only reads are handed to the writer before its reply leaves: they survive the end of
-//! the process, and after a second that of the machine. The begin record of a call with side effects is on disk
-//! before the call acts; waiting for that is the layer `commit`'s job. While the log cannot be written, reads go on
-//! and [`AuditHandle::health`] says why.
+//! The records of a read are handed to the writer before its response leaves: they survive the end of the process, and after
+//! a second a crash of the machine. The begin record of a call with side effects is on disk before the call runs (write-ahead);
+//! the layer `commit` waits for that. While the log cannot be written, reads go on and [`AuditHandle::health`] says why.
 //!
-//! The records are chained, and the end of the chain is anchored in a second place: [`verify()`] finds what was
-//! changed, and names the first record that is not as it was written.
+//! The records form an HMAC chain, and the head of the chain is anchored in a second file: [`verify()`] detects tampering
+//! and names the first record that was changed.
 
 mod anchor;
 mod chain;
 mod event;
 mod journal;
-mod lines;
+mod log_lines;
+mod log_reader;
 mod preview;
-mod read;
 mod record;
 mod search;
 mod sink;
@@ -26,46 +25,46 @@ mod spool;
 mod verify;
 mod writer;
 
-pub use chain::KeyError;
+pub use chain::ChainKeyError;
 pub use event::{ChangeLog, OpenChange};
-pub use read::{Follow, each_line, last_lines};
-pub use search::{AuditQuery, Found, LAST_CALLS_RECORDS_MAX, last_calls, search, story};
+pub use log_reader::{LogFollower, each_line, last_lines};
+pub use search::{AuditMatches, AuditQuery, LAST_CALLS_RECORDS_MAX, last_calls, records_of_call, search};
 pub use spool::{SpoolReader, SpooledChange};
-pub use verify::{Fault, Verified, VerifyError, verify};
+pub use verify::{LogDefect, VerifyError, VerifyReport, verify};
 
-use crate::ending::Ending;
 use crate::live::{LiveCall, LiveCalls};
+use crate::outcome_kind::OutcomeKind;
 use crate::redact::Redactor;
-use journal::{Journal, QueueBounds, QueueFull};
+use journal::{AuditQueueFull, Journal, QueueBounds};
 use portcullis_core::{
     BoxFuture, Call, CallId, Clock, ErrorKind, Event, Layer, Next, Outcome, Output, ToolError,
 };
-use record::Record;
-pub(crate) use record::Subject;
-use sink::FileSink;
+pub(crate) use record::AuditSubject;
+use record::JournalRecord;
+use sink::FileLogSink;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How large a file grows before the next one is begun: about 150,000 records, read in a moment.
+/// Size at which the log rotates: about 150,000 records, read in a moment.
 pub const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Where the log is.
+/// The paths of the log.
 #[derive(Debug, Clone)]
 pub struct AuditSettings {
-    /// The folder of `audit.jsonl` and of the files before it.
+    /// The folder of `audit.jsonl` and the rotated files.
     pub dir: PathBuf,
-    /// The key of the chain. Not in `dir`, so that a copy of the log does not carry it.
+    /// The HMAC key. Outside `dir`, so that a copy of the log does not include it.
     pub key_file: PathBuf,
-    /// The second place. Best on another disk.
+    /// The anchors. Best on another disk.
     pub anchors_file: PathBuf,
     pub file_bytes_max: u64,
 }
 
 impl AuditSettings {
-    /// The usual places in a hub's own folder.
+    /// Returns the default paths in the hub's data folder.
     pub fn in_folder(secure: &Path) -> AuditSettings {
         AuditSettings {
             dir: secure.join("audit"),
@@ -76,30 +75,29 @@ impl AuditSettings {
     }
 }
 
-/// The audit log, seen from outside. Cheap to clone; when the last clone goes, everything is on disk.
+/// Handle of the audit log. Clones share the journal; dropping the last one flushes it.
 #[derive(Clone)]
 pub struct AuditHandle {
     journal: Arc<Journal>,
 }
 
 impl AuditHandle {
-    /// Starts writing. Folders, files and the key are made where they are missing; but a log without its key is
-    /// one that cannot be written.
+    /// Starts the writer. Creates missing folders, files and the key; but an existing log without its key cannot be written.
     ///
-    /// A log that cannot be written is no error here: the rule is the same at the start as later on.
+    /// A log that cannot be written is no error here: the behaviour at startup is the same as later.
     pub(crate) fn open(settings: AuditSettings, clock: Arc<dyn Clock>) -> io::Result<AuditHandle> {
-        AuditHandle::write_to(FileSink::new(settings), clock)
+        AuditHandle::write_to(FileLogSink::new(settings), clock)
     }
 
     pub(crate) fn write_to(
-        sink: impl sink::Sink + 'static,
+        sink: impl sink::LogSink + 'static,
         clock: Arc<dyn Clock>,
     ) -> io::Result<AuditHandle> {
         AuditHandle::bounded(sink, clock, QueueBounds::default())
     }
 
     fn bounded(
-        sink: impl sink::Sink + 'static,
+        sink: impl sink::LogSink + 'static,
         clock: Arc<dyn Clock>,
         bounds: QueueBounds,
     ) -> io::Result<AuditHandle> {
@@ -111,54 +109,54 @@ impl AuditHandle {
         self.journal.health()
     }
 
-    /// Returns when all records so far are on disk, or why they are not.
+    /// Resolves when all records so far are on disk, or with the reason why they are not.
     pub async fn flush(&self) -> Result<(), String> {
         self.journal.flush().await
     }
 
-    /// Returns when the begin record of this call is on disk, or why it is not.
+    /// Resolves when the begin record of this call is on disk, or with the reason why it is not.
     pub(crate) async fn committed(&self, call: CallId) -> Result<(), String> {
         self.journal.commit(call).await
     }
 }
 
-/// The layer.
-pub(crate) struct Audit {
+/// The audit layer.
+pub(crate) struct AuditLayer {
     handle: AuditHandle,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     live: LiveCalls,
 }
 
-impl Audit {
+impl AuditLayer {
     pub(crate) fn new(
         handle: AuditHandle,
         clock: Arc<dyn Clock>,
         redactor: Redactor,
         live: LiveCalls,
-    ) -> Audit {
-        Audit { handle, clock, redactor, live }
+    ) -> AuditLayer {
+        AuditLayer { handle, clock, redactor, live }
     }
 
     async fn begin(&self, call: &Call) -> Result<OpenRecord<'_>, ToolError> {
-        let subject = Arc::new(Subject::of(call, &self.redactor));
+        let subject = Arc::new(AuditSubject::of(call, &self.redactor));
         let at = self.clock.now();
         self.handle
             .journal
-            .begin(Record::Begin { at, subject: subject.clone() })
+            .begin(JournalRecord::Begin { at, subject: subject.clone() })
             .await
             .map_err(not_recorded)?;
         let live = self.live.opened(at, subject.clone());
-        Ok(OpenRecord { audit: self, subject, live, started: Instant::now(), got: None })
+        Ok(OpenRecord { audit: self, subject, live, started: Instant::now(), outcome: None })
     }
 }
 
-impl Layer for Audit {
+impl Layer for AuditLayer {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let mut record = self.begin(&call).await?;
             let outcome = next.run(call).await;
-            record.got = Some((Ending::of(&outcome), bytes_of(&outcome)));
+            record.outcome = Some((OutcomeKind::of(&outcome), bytes_of(&outcome)));
             outcome
         })
     }
@@ -169,24 +167,26 @@ impl Layer for Audit {
         ended: Result<(), ErrorKind>,
     ) -> BoxFuture<'a, Result<(), ToolError>> {
         Box::pin(async move {
-            let subject = Arc::new(Subject::of_event(event, &self.redactor));
+            let subject = Arc::new(AuditSubject::of_event(event, &self.redactor));
             let (at, duration) = (self.clock.now(), Duration::ZERO);
-            let ending = ended.map_or_else(Ending::Failed, |()| Ending::Ok);
-            let begin = Record::Begin { at, subject: subject.clone() };
-            let end = Record::End { at, subject, ending, bytes: 0, duration };
+            let ending = ended.map_or_else(OutcomeKind::Failed, |()| OutcomeKind::Ok);
+            let begin = JournalRecord::Begin { at, subject: subject.clone() };
+            let end = JournalRecord::End { at, subject, ending, bytes: 0, duration };
             self.handle.journal.note_both(begin, end).await.map_err(not_recorded)
         })
     }
 }
 
-/// What cannot be recorded is not done.
-fn not_recorded(full: QueueFull) -> ToolError {
-    ToolError::unavailable("too much of this client's waits to be recorded, so this was not done")
-        .hint("try again in a moment, with fewer calls at once")
-        .caused_by(full)
+/// The error for a call that cannot be recorded, and therefore does not run.
+fn not_recorded(full: AuditQueueFull) -> ToolError {
+    ToolError::unavailable(
+        "too many records of this client are waiting for the audit log, so this was not done",
+    )
+    .hint("try again in a moment, with fewer calls at once")
+    .caused_by(full)
 }
 
-/// About how much the caller gets to read.
+/// Returns the approximate size of the response.
 fn bytes_of(outcome: &Outcome) -> usize {
     match outcome {
         Ok(output) => Output::size(output),
@@ -194,21 +194,21 @@ fn bytes_of(outcome: &Outcome) -> usize {
     }
 }
 
-/// A call whose end is recorded when this is dropped. If nothing was got by then, the caller went away.
+/// Records the end of a call when dropped. Without an outcome by then, the caller disconnected.
 struct OpenRecord<'a> {
-    audit: &'a Audit,
-    subject: Arc<Subject>,
+    audit: &'a AuditLayer,
+    subject: Arc<AuditSubject>,
     live: Arc<LiveCall>,
     started: Instant,
-    got: Option<(Ending, usize)>,
+    outcome: Option<(OutcomeKind, usize)>,
 }
 
 impl Drop for OpenRecord<'_> {
     fn drop(&mut self) {
-        let (ending, bytes) = self.got.unwrap_or_else(|| (Ending::without_outcome(), 0));
+        let (ending, bytes) = self.outcome.unwrap_or_else(|| (OutcomeKind::without_outcome(), 0));
         let (at, duration) = (self.audit.clock.now(), self.started.elapsed());
         let subject = self.subject.clone();
-        self.audit.handle.journal.end(Record::End { at, subject, ending, bytes, duration });
+        self.audit.handle.journal.end(JournalRecord::End { at, subject, ending, bytes, duration });
         self.audit.live.closed(&self.live, at, ending, bytes, duration);
     }
 }

@@ -1,39 +1,39 @@
-//! A client that takes all room for records, with calls that never end, so that no other client's call is made.
+//! The attack: one client fills the audit queue with calls that never end, so that other clients starve.
 
 use super::journal::QUEUE_RECORDS_MAX;
 use super::*;
-use crate::testing::{StoppedClock, World, call_by, caller, gate, kind_of};
+use crate::testing::{StoppedClock, StubState, call_by, caller, gate, kind_of};
 use futures::poll;
 use portcullis_core::{Gate, Limit};
 
-/// How many calls are begun before the writer is waited for.
+/// How many calls begin before the test waits for the writer.
 const AT_ONCE: usize = 100;
 
 struct Flooded {
     gate: Gate,
-    world: Arc<World>,
+    world: Arc<StubState>,
     handle: AuditHandle,
-    /// How many calls of one client can be under way.
+    /// The maximum number of open calls of one client.
     most: usize,
     _dir: tempfile::TempDir,
 }
 
 fn hub(bounds: QueueBounds) -> Flooded {
     let dir = tempfile::tempdir().unwrap();
-    let sink = FileSink::new(AuditSettings::in_folder(dir.path()));
+    let sink = FileLogSink::new(AuditSettings::in_folder(dir.path()));
     let handle = AuditHandle::bounded(sink, Arc::new(StoppedClock), bounds).unwrap();
     let redactor = Redactor::new(&[]).ok().unwrap();
-    let audit = Audit::new(handle.clone(), Arc::new(StoppedClock), redactor, LiveCalls::default());
+    let audit = AuditLayer::new(handle.clone(), Arc::new(StoppedClock), redactor, LiveCalls::default());
     let (gate, world) = gate(vec![Box::new(audit)]);
     Flooded { gate, world, handle, most: bounds.client_records_max - 1, _dir: dir }
 }
 
 impl Flooded {
-    /// Begins as many calls that hang as a client may. Returns them, and how the next one ended.
+    /// Opens as many hanging calls as a client may. Returns them, and the outcome of the next one.
     async fn hang(&self, client: &str) -> (Vec<BoxFuture<'_, Outcome>>, Outcome) {
         let mut hanging = Vec::new();
         loop {
-            // What only waits to be written takes no room here.
+            // Flushes, so that queued records take no room.
             if hanging.len().is_multiple_of(AT_ONCE) || hanging.len() + AT_ONCE > self.most {
                 self.handle.flush().await.unwrap();
             }
@@ -43,7 +43,7 @@ impl Flooded {
                 hanging.push(one);
                 continue;
             }
-            // It waits for room, and the clock goes on until it is refused.
+            // The next one waits for room, and paused time advances until it is refused.
             let hits = Limit::AuditQueue.hits();
             let refused = one.await;
             assert!(Limit::AuditQueue.hits() > hits);
@@ -67,12 +67,12 @@ async fn leaves_room_for_the_others_and_is_refused_itself() {
     let event = Event::watch(caller("greedy"), "subscribe", "stub://a", serde_json::Value::Null);
     assert!(hub.gate.record(&event, Ok(())).await.is_err(), "nor is anything watched");
     assert!(hub.is_let("honest").await);
-    // When its calls end, it is let in again.
+    // When its calls end, it is admitted again.
     drop(hanging);
     assert!(hub.is_let("greedy").await);
 }
 
-/// The check can fail: without shares one client takes all of it.
+/// Control: without shares, one client takes the whole queue.
 #[tokio::test(start_paused = true)]
 async fn shuts_all_others_out_of_a_weak_queue() {
     let weak = QueueBounds { client_records_max: QUEUE_RECORDS_MAX, ..QueueBounds::default() };

@@ -1,12 +1,12 @@
-//! A caller that hides words in the record of its call, or turns them round, for whoever reads the log as it is.
+//! The attack: hidden or reordered text in an audit record, for a person who reads the raw log.
 
 use super::record::{write_object, write_text};
 use super::*;
 use crate::testing::{StoppedClock, call, gate};
-use portcullis_core::text::is_unseen;
+use portcullis_core::hidden_chars::is_unseen;
 use serde_json::Value;
 
-/// Overrides of the direction, tags that spell "rm", a joiner, a line separator, a byte order mark and a control sequence.
+/// Direction overrides, tags that spell "rm", a joiner, a line separator, a byte order mark and a control sequence.
 const NAMES: [&str; 6] = [
     "read\u{202e}etirw",
     "a\u{e0072}\u{e006d}b",
@@ -16,7 +16,7 @@ const NAMES: [&str; 6] = [
     "a\u{9b}31m\u{7f}",
 ];
 
-/// Returns what of a line nobody sees.
+/// Returns the hidden characters of a line.
 fn hidden(line: &str) -> Vec<char> {
     line.chars().filter(|c| is_unseen(*c)).collect()
 }
@@ -33,7 +33,7 @@ async fn stands_in_the_log_as_escapes_and_is_the_same_to_a_parser() {
     let settings = AuditSettings::in_folder(dir.path());
     let handle = AuditHandle::open(settings.clone(), Arc::new(StoppedClock)).unwrap();
     let redactor = Redactor::new(&[]).ok().unwrap();
-    let layer = Audit::new(handle.clone(), Arc::new(StoppedClock), redactor, LiveCalls::default());
+    let layer = AuditLayer::new(handle.clone(), Arc::new(StoppedClock), redactor, LiveCalls::default());
     let (gate, _) = gate(vec![Box::new(layer)]);
     for name in NAMES {
         let _ = gate.call(call(&format!("resource stub://{name}"))).await;
@@ -59,7 +59,7 @@ async fn stands_in_the_log_as_escapes_and_is_the_same_to_a_parser() {
     }
 }
 
-/// The check can fail: JSON by itself leaves all of them in.
+/// Control: JSON alone leaves all of them in.
 #[test]
 fn is_noticed_where_a_weak_writer_leaves_it_in() {
     for name in NAMES {

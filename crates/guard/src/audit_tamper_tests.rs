@@ -1,9 +1,9 @@
-//! What somebody does to the files of the log, and what `verify` says of it.
+//! Tampering with the log files, and what `verify` reports.
 
-use super::chain::{ChainKey, Link, Sealed};
-use super::record::Times;
+use super::chain::{ChainKey, ChainLink, UnverifiedLine};
+use super::record::TimestampCache;
 use super::*;
-use crate::commit::Commit;
+use crate::commit::CommitLayer;
 use crate::testing::{StoppedClock, call, gate};
 use futures::future::join_all;
 use portcullis_core::{Gate, Secret};
@@ -20,13 +20,13 @@ fn settings(dir: &Path) -> AuditSettings {
 fn open(settings: &AuditSettings) -> (Gate, AuditHandle) {
     let handle = AuditHandle::open(settings.clone(), Arc::new(StoppedClock)).unwrap();
     let secret = ("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()));
-    let audit = Audit::new(
+    let audit = AuditLayer::new(
         handle.clone(),
         Arc::new(StoppedClock),
         Redactor::new(&[secret]).ok().unwrap(),
         crate::live::LiveCalls::default(),
     );
-    let (gate, _) = gate(vec![Box::new(audit), Box::new(Commit::new(handle.clone()))]);
+    let (gate, _) = gate(vec![Box::new(audit), Box::new(CommitLayer::new(handle.clone()))]);
     (gate, handle)
 }
 
@@ -38,7 +38,7 @@ async fn calls(settings: &AuditSettings, count: usize) {
     handle.flush().await.unwrap();
 }
 
-/// Does what `kill -9` in the middle of a write leaves: half a line, and no anchor that says that all is well.
+/// Leaves what `kill -9` during a write leaves: a torn line, and no `Close` anchor.
 fn tear(settings: &AuditSettings, left: &str) {
     let anchors = std::fs::read_to_string(&settings.anchors_file).unwrap();
     let kept: Vec<&str> = anchors.lines().filter(|line| !line.contains("close")).collect();
@@ -47,9 +47,9 @@ fn tear(settings: &AuditSettings, left: &str) {
     std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + left).unwrap();
 }
 
-fn told(settings: &AuditSettings) -> String {
+fn report(settings: &AuditSettings) -> String {
     match verify(settings) {
-        Ok(Verified { files, records, torn, unfinished_bytes, .. }) => {
+        Ok(VerifyReport { files, records, torn, unfinished_bytes, .. }) => {
             format!("{files} files, {records} records, {torn} torn, {unfinished_bytes} bytes unfinished")
         }
         Err(error) => error.to_string(),
@@ -80,7 +80,7 @@ fn put(settings: &AuditSettings, old: &Files, new: &BTreeMap<String, Vec<u8>>) {
 struct Random(u64);
 
 impl Random {
-    /// From `AUDIT_SEED`, or another one each time. Printed, so that a failure can be had again.
+    /// Seeded from `AUDIT_SEED`, or at random. Printed, so that a failure can be reproduced.
     fn seeded() -> Random {
         let fresh = || std::collections::hash_map::RandomState::new().build_hasher().finish();
         let seed = std::env::var("AUDIT_SEED").map_or_else(|_| fresh(), |seed| seed.parse().unwrap());
@@ -96,7 +96,7 @@ impl Random {
     }
 }
 
-/// Makes one edit in one file. Returns which kind it was.
+/// Makes one edit in one file. Returns its kind.
 fn edit(random: &mut Random, files: &Files, edited: &mut BTreeMap<String, Vec<u8>>) -> &'static str {
     *edited = files.iter().map(|(name, text)| (name.clone(), text.clone().into_bytes())).collect();
     let all: Vec<&str> = files.values().flat_map(|text| text.split_inclusive('\n')).collect();
@@ -123,9 +123,9 @@ fn edit(random: &mut Random, files: &Files, edited: &mut BTreeMap<String, Vec<u8
     kind
 }
 
-/// Returns the place of the first line that is not as it was: in the edited log, or just behind its end.
+/// Returns the position of the first changed line: in the edited log, or just after its end.
 fn first_change(old: &Files, new: &BTreeMap<String, Vec<u8>>) -> (String, u64) {
-    // Their names are in order of age.
+    // File names sort by age.
     let mut old = old.values().flat_map(|text| text.as_bytes().split_inclusive(|byte| *byte == b'\n'));
     let mut place = (String::new(), 0);
     for (name, bytes) in new {
@@ -140,7 +140,7 @@ fn first_change(old: &Files, new: &BTreeMap<String, Vec<u8>>) -> (String, u64) {
     (place.0, place.1 + 1)
 }
 
-/// A check without a chain: every line is an object, and their numbers go up by one.
+/// A check without a chain: every line is an object, and the numbers increase by one.
 fn unchained_finds(files: &BTreeMap<String, Vec<u8>>, records: u64) -> bool {
     let lines = files.values().flat_map(|bytes| bytes.split_inclusive(|byte| *byte == b'\n'));
     let numbers = lines.filter(|line| !line.starts_with(b"{\"torn")).map(|line| {
@@ -158,7 +158,7 @@ async fn a_thousand_edits_are_found_and_the_first_bad_line_is_named() {
     calls(&settings, 15).await;
     let (files, whole) = (files(&settings), verify(&settings).unwrap());
     assert!(whole.files >= 4 && whole.torn == 1 && whole.records > 60, "{whole:?}");
-    // The same log whose second place was never written to again.
+    // The same log with an outdated anchors file.
     let unanchored = AuditSettings { anchors_file: dir.path().join("first.anchors"), ..settings.clone() };
     let anchors = std::fs::read_to_string(&settings.anchors_file).unwrap();
     std::fs::write(&unanchored.anchors_file, anchors.split_inclusive('\n').next().unwrap()).unwrap();
@@ -180,8 +180,8 @@ async fn a_thousand_edits_are_found_and_the_first_bad_line_is_named() {
         match verify(&settings) {
             Err(VerifyError::Fault(fault)) => {
                 found += 1;
-                // Half a line is bad unless the line after it says so: if that one is changed, the half is named.
-                // It may be the last one of the file before.
+                // A torn line is a defect unless the next line describes it: if that one is changed, the torn line is
+                // reported. It may be the last one of the previous file.
                 let is_end = |byte: &u8| *byte == b'\n';
                 let half = edited[&fault.file].split(is_end).nth(fault.line as usize - 1);
                 let older = edited.range(..file.clone()).next_back();
@@ -220,31 +220,31 @@ async fn who_has_not_the_key_cannot_write_another_log() {
     calls(&settings, 5).await;
     let path = settings.dir.join("audit.jsonl");
     let text = std::fs::read_to_string(&path).unwrap();
-    // Changes the first record and makes all codes anew, and the anchors with them.
+    // Changes the first record and recomputes all MACs and anchors.
     let forge = |key: &ChainKey| {
         let (mut lines, mut end) = (Vec::new(), key.start());
-        let write_anchors = |end: Link| {
+        let write_anchors = |end: ChainLink| {
             let anchor = anchor::Anchor {
                 time: String::new(),
                 file: String::new(),
                 seq: end.seq,
                 mac: end.mac,
-                why: anchor::Why::Close,
+                why: anchor::AnchorReason::Close,
             };
             std::fs::write(&settings.anchors_file, format!("{}\n", serde_json::to_string(&anchor).unwrap()))
         };
         for line in text.lines() {
-            let body = Sealed::of(line.as_bytes()).unwrap().body;
+            let body = UnverifiedLine::of(line.as_bytes()).unwrap().body;
             let body = String::from_utf8(body.to_vec()).unwrap().replace("\"ada\"", "\"eve\"") + "}";
             end = key.add(end, &mut lines, |_, lines| lines.extend_from_slice(body.as_bytes()));
         }
         std::fs::write(&path, lines).unwrap();
         write_anchors(end).unwrap();
-        told(&settings)
+        report(&settings)
     };
     let own = forge(&ChainKey::new(&[0; 32]));
     assert_eq!(own, "audit.jsonl, line 1 (record 1): the record was changed");
-    // With the key it is possible: that is why it lies elsewhere.
+    // With the key forgery is possible: that is why the key is stored elsewhere.
     assert_eq!(
         forge(&ChainKey::read(&settings.key_file).unwrap()),
         "1 files, 10 records, 0 torn, 0 bytes unfinished"
@@ -267,7 +267,7 @@ async fn files_follow_each_other_and_none_can_be_taken() {
     assert_eq!(first_of_second["previous_mac"], last_of_first["mac"]);
     let headers = files.len() - 1;
     assert_eq!(
-        told(&settings),
+        report(&settings),
         format!("{} files, {} records, 0 torn, 0 bytes unfinished", files.len(), 60 + headers)
     );
 
@@ -279,18 +279,18 @@ async fn files_follow_each_other_and_none_can_be_taken() {
         let path = settings.dir.join(name);
         let aside = dir.path().join("aside");
         std::fs::rename(&path, &aside).unwrap();
-        let told = told(&settings);
-        let missing = told.ends_with(&format!("the file before it, `{name}`, is missing"));
-        let cut = name == "audit.jsonl" && told.contains("the log was cut off");
-        assert!(told.contains(expected) || cut, "{told}");
-        assert!(missing || cut, "{told}");
+        let report = report(&settings);
+        let missing = report.ends_with(&format!("the file before it, `{name}`, is missing"));
+        let cut = name == "audit.jsonl" && report.contains("the log was cut off");
+        assert!(report.contains(expected) || cut, "{report}");
+        assert!(missing || cut, "{report}");
         std::fs::rename(&aside, &path).unwrap();
     }
-    // A hub that goes on after a file was taken does not make it look right again.
+    // A hub that continues after a file was removed does not hide the gap.
     std::fs::remove_file(settings.dir.join("audit.jsonl")).unwrap();
     calls(&settings, 10).await;
-    let told = told(&settings);
-    assert!(told.contains(", line 1 (record ") && told.contains(" missing before this one"), "{told}");
+    let report = report(&settings);
+    assert!(report.contains(", line 1 (record ") && report.contains(" missing before this one"), "{report}");
 }
 
 #[tokio::test]
@@ -300,19 +300,19 @@ async fn a_torn_end_is_told_then_marked_and_never_an_excuse() {
     calls(&settings, 2).await;
     let path = settings.dir.join("audit.jsonl");
     tear(&settings, "{\"seq\":5,\"ti");
-    assert_eq!(told(&settings), "1 files, 4 records, 0 torn, 12 bytes unfinished");
+    assert_eq!(report(&settings), "1 files, 4 records, 0 torn, 12 bytes unfinished");
     calls(&settings, 1).await;
-    assert_eq!(told(&settings), "1 files, 7 records, 1 torn, 0 bytes unfinished");
-    // A record that lacks nothing but its line end is no torn one.
+    assert_eq!(report(&settings), "1 files, 7 records, 1 torn, 0 bytes unfinished");
+    // A record that lacks only its newline is not torn.
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.trim_end()).unwrap();
     calls(&settings, 1).await;
-    assert_eq!(told(&settings), "1 files, 9 records, 1 torn, 0 bytes unfinished");
-    // What follows a log that was closed was put there, whether a hub opened it again or not.
+    assert_eq!(report(&settings), "1 files, 9 records, 1 torn, 0 bytes unfinished");
+    // Bytes after a closed log are tampering, whether a hub reopened it or not.
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text + "{\"seq\"").unwrap();
-    assert_eq!(told(&settings), "audit.jsonl, line 11 (record 10): the log was closed before this line");
-    // A record that was anchored cannot be passed off as torn.
+    assert_eq!(report(&settings), "audit.jsonl, line 11 (record 10): the log was closed before this line");
+    // An anchored record cannot be passed off as torn.
     let dir = tempfile::tempdir().unwrap();
     let settings = AuditSettings::in_folder(dir.path());
     calls(&settings, 2).await;
@@ -320,12 +320,12 @@ async fn a_torn_end_is_told_then_marked_and_never_an_excuse() {
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, &text[..text.len() - 40]).unwrap();
     assert!(
-        told(&settings).starts_with("audit.jsonl, line 4 (record 4): the log was cut off"),
+        report(&settings).starts_with("audit.jsonl, line 4 (record 4): the log was cut off"),
         "{}",
-        told(&settings)
+        report(&settings)
     );
     calls(&settings, 1).await;
-    assert!(told(&settings).starts_with("audit.jsonl, line 4 "), "{}", told(&settings));
+    assert!(report(&settings).starts_with("audit.jsonl, line 4 "), "{}", report(&settings));
 }
 
 #[test]
@@ -334,8 +334,8 @@ fn a_log_that_was_only_begun_is_empty() {
     let settings = settings(dir.path());
     std::fs::create_dir_all(&settings.dir).unwrap();
     std::fs::write(settings.dir.join("audit.jsonl"), "").unwrap();
-    assert_eq!(verify(&settings).unwrap(), Verified::default());
-    // With anything in it, it wants its key.
+    assert_eq!(verify(&settings).unwrap(), VerifyReport::default());
+    // A non-empty log needs its key.
     std::fs::write(settings.dir.join("audit.jsonl"), "{").unwrap();
     verify(&settings).unwrap_err();
 }
@@ -344,7 +344,7 @@ fn a_log_that_was_only_begun_is_empty() {
 async fn a_log_without_its_key_is_told_and_never_given_another() {
     let dir = tempfile::tempdir().unwrap();
     let settings = AuditSettings::in_folder(dir.path());
-    assert_eq!(told(&settings), "0 files, 0 records, 0 torn, 0 bytes unfinished");
+    assert_eq!(report(&settings), "0 files, 0 records, 0 torn, 0 bytes unfinished");
     calls(&settings, 1).await;
     let key = std::fs::read(&settings.key_file).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(
@@ -357,15 +357,15 @@ async fn a_log_without_its_key_is_told_and_never_given_another() {
     assert!(gate.call(call("stub_read")).await.is_ok());
     let health = handle.health().unwrap_err();
     assert!(health.contains("audit.key: the key of the audit log is missing"), "{health}");
-    assert!(told(&settings).contains("the key of the audit log is missing"));
+    assert!(report(&settings).contains("the key of the audit log is missing"));
     assert!(!settings.key_file.exists());
-    // Put back, it works again, and what happened meanwhile is in the log.
+    // Once restored, it works again, and the records of the meantime are in the log.
     std::fs::write(&settings.key_file, &key).unwrap();
     assert!(gate.call(call("stub_write")).await.is_ok());
     drop((gate, handle));
-    assert_eq!(told(&settings), "1 files, 8 records, 0 torn, 0 bytes unfinished");
+    assert_eq!(report(&settings), "1 files, 8 records, 0 torn, 0 bytes unfinished");
     std::fs::write(&settings.key_file, &key[..20]).unwrap();
-    assert!(told(&settings).contains("expected 32 bytes in hexadecimal"));
+    assert!(report(&settings).contains("expected 32 bytes in hexadecimal"));
 }
 
 #[tokio::test]
@@ -379,9 +379,9 @@ async fn without_the_second_place_nothing_acts() {
     std::fs::remove_file(dir.path().join("anchors")).unwrap();
     assert!(gate.call(call("stub_write")).await.is_ok());
     drop((gate, handle));
-    // Taken away later, with the end of the log, it is missed too.
+    // Removed later together with the end of the log, it is detected too.
     std::fs::remove_dir_all(dir.path().join("anchors")).unwrap();
-    assert!(told(&settings).contains("there is no anchor"));
+    assert!(report(&settings).contains("there is no anchor"));
 }
 
 #[tokio::test]
@@ -429,33 +429,33 @@ async fn what_stands_beside_the_arguments_is_on_the_record() {
     let (gate, handle) = open(&settings);
     let long = format!(r#"stub_read {{"text":"{}"}}"#, "x".repeat(300));
     let (mut shown, mut digests) = (Vec::new(), BTreeMap::new());
-    for (line, beside) in [
+    for (line, extra) in [
         ("stub_read", ""),
         ("stub_read", r#""force":true"#),
         ("stub_read", r#""force":false"#),
         ("stub_read", r#""key":"hunter2-hunter2""#),
         ("stub_read", r#""key":"\u0068unter2-hunter2","to":"a\u200bb""#),
         (&long, r#""force":true"#),
-        // Its arguments are all of its parameters.
+        // The arguments of a completion are all of its parameters.
         (r#"completion stub_greet {"force":true}"#, r#""force":true"#),
     ] {
         let mut call = call(line);
-        call.passed.params = beside.to_owned();
+        call.passed.params = extra.to_owned();
         let _ = gate.call(call).await;
         handle.flush().await.unwrap();
         let lines = last_lines(&settings, 2).unwrap().0;
         let begin: Value = serde_json::from_slice(&lines[0]).unwrap();
         shown.push(begin["args"].as_str().unwrap().replace(&"x".repeat(191), "x(191)"));
-        let twice = digests.insert(begin["digest"].as_str().unwrap().to_owned(), beside);
-        assert_eq!(twice, None, "{line} {beside}");
+        let twice = digests.insert(begin["digest"].as_str().unwrap().to_owned(), extra);
+        assert_eq!(twice, None, "{line} {extra}");
     }
     insta::assert_snapshot!(shown.join("\n"), @r#"
     {}
-    {} and beside them {"force":true}
-    {} and beside them {"force":false}
-    {} and beside them {"key":"[REDACTED:KEY]"}
-    {} and beside them {"key":"[REDACTED:KEY]","to":"a\u{200b}b"}
-    {"text":"x(191)… and beside them {"force":true}
+    {} with extra parameters {"force":true}
+    {} with extra parameters {"force":false}
+    {} with extra parameters {"key":"[REDACTED:KEY]"}
+    {} with extra parameters {"key":"[REDACTED:KEY]","to":"a\u{200b}b"}
+    {"text":"x(191)… with extra parameters {"force":true}
     {"force":true}
     "#);
 }
@@ -511,7 +511,7 @@ async fn new_lines_are_followed_into_the_next_file() {
     let settings = settings(dir.path());
     calls(&settings, 12).await;
     let (last, mut follow) = last_lines(&settings, 20).unwrap();
-    let seq = |line: &[u8]| Sealed::of(line).unwrap().link.seq;
+    let seq = |line: &[u8]| UnverifiedLine::of(line).unwrap().link.seq;
     let newest = seq(last.last().unwrap());
     assert_eq!(
         last.iter().map(|line| seq(line)).collect::<Vec<_>>(),
@@ -519,7 +519,7 @@ async fn new_lines_are_followed_into_the_next_file() {
     );
     let mut seen = Vec::new();
     for _ in 0..4 {
-        // Less than a file at a time: one that came and went between two looks is not seen.
+        // Less than a file at a time: a file that is rotated away between two polls is not seen.
         calls(&settings, 2).await;
         for _ in 0..3 {
             let _ = follow.poll(&mut |line| {
@@ -532,7 +532,7 @@ async fn new_lines_are_followed_into_the_next_file() {
     assert_eq!(seen, (newest + 1..=end).collect::<Vec<_>>());
 }
 
-/// Prints how fast a log is checked: `cargo test --release -p portcullis-guard -- --ignored --nocapture verify_speed`.
+/// Prints the speed of verification: `cargo test --release -p portcullis-guard -- --ignored --nocapture verify_speed`.
 #[test]
 #[ignore = "a measurement"]
 fn verify_speed() {
@@ -543,21 +543,27 @@ fn verify_speed() {
     std::fs::create_dir_all(&settings.dir).unwrap();
     let key = ChainKey::create(&settings.key_file).unwrap();
     let subject =
-        Arc::new(Subject::of(&call(r#"stub_write {"text":"some text of a usual length"}"#), &redactor));
+        Arc::new(AuditSubject::of(&call(r#"stub_write {"text":"some text of a usual length"}"#), &redactor));
     let (mut lines, mut end) = (Vec::new(), key.start());
     for at in 0..RECORDS {
         let (time, subject) = (std::time::SystemTime::UNIX_EPOCH, subject.clone());
         let record = match at % 2 {
-            0 => Record::Begin { at: time, subject },
-            _ => {
-                Record::End { at: time, subject, ending: Ending::Ok, bytes: 10, duration: Default::default() }
-            }
+            0 => JournalRecord::Begin { at: time, subject },
+            _ => JournalRecord::End {
+                at: time,
+                subject,
+                ending: OutcomeKind::Ok,
+                bytes: 10,
+                duration: Default::default(),
+            },
         };
-        end = key.add(end, &mut lines, |seq, lines| record.write(seq, &key, &mut Times::default(), lines));
+        end = key.add(end, &mut lines, |seq, lines| {
+            record.write(seq, &key, &mut TimestampCache::default(), lines)
+        });
     }
     std::fs::write(settings.dir.join("audit.jsonl"), &lines).unwrap();
     let (time, file) = (String::new(), String::new());
-    let close = anchor::Anchor { time, file, seq: end.seq, mac: end.mac, why: anchor::Why::Close };
+    let close = anchor::Anchor { time, file, seq: end.seq, mac: end.mac, why: anchor::AnchorReason::Close };
     anchor::write(&settings.anchors_file, &close).unwrap();
     let started = std::time::Instant::now();
     assert_eq!(verify(&settings).unwrap().records, RECORDS);

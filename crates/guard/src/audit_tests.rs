@@ -1,9 +1,9 @@
-use super::chain::{ChainKey, Sealed};
+use super::chain::{ChainKey, UnverifiedLine};
 use super::record::TARGET_BYTES_MAX;
-use super::sink::{Resumed, Sink};
+use super::sink::{LogSink, ResumePoint};
 use super::*;
-use crate::commit::Commit;
-use crate::testing::{StoppedClock, World, call, gate, kind_of, told};
+use crate::commit::CommitLayer;
+use crate::testing::{StoppedClock, StubState, call, gate, kind_of, outcome_text};
 use futures::future::join_all;
 use futures::poll;
 use portcullis_core::{ErrorKind, Gate};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, mpsc};
 
-/// A disk in memory that fails on demand, and on demand lets a sync wait until it is told to go on.
+/// An in-memory disk that fails on demand, and can block a sync until released.
 #[derive(Clone, Default)]
 struct Disk {
     state: Arc<Mutex<DiskState>>,
@@ -41,7 +41,7 @@ impl Disk {
     }
 }
 
-impl Sink for Disk {
+impl LogSink for Disk {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.check()?;
         let cursed = self.state.lock().unwrap().cursed;
@@ -61,10 +61,10 @@ impl Sink for Disk {
         Ok(())
     }
 
-    fn resume(&mut self) -> io::Result<Resumed> {
+    fn resume(&mut self) -> io::Result<ResumePoint> {
         self.check()?;
         let key = ChainKey::new(&[7; 32]);
-        Ok(Resumed { key, end: None, anchored: None, previous: None, torn: None })
+        Ok(ResumePoint { key, end: None, anchored: None, previous: None, torn: None })
     }
 
     fn is_open(&self) -> bool {
@@ -74,7 +74,7 @@ impl Sink for Disk {
 
 struct Setup {
     gate: Gate,
-    world: Arc<World>,
+    world: Arc<StubState>,
     handle: AuditHandle,
 }
 
@@ -83,14 +83,14 @@ fn open(secure: &Path) -> AuditHandle {
 }
 
 fn seq_of(line: &str) -> u64 {
-    Sealed::of(line.as_bytes()).unwrap().link.seq
+    UnverifiedLine::of(line.as_bytes()).unwrap().link.seq
 }
 
 fn audited(handle: AuditHandle) -> Setup {
     let redactor = Redactor::new(&[]).ok().unwrap();
     let audit =
-        Audit::new(handle.clone(), Arc::new(StoppedClock), redactor, crate::live::LiveCalls::default());
-    let (gate, world) = gate(vec![Box::new(audit), Box::new(Commit::new(handle.clone()))]);
+        AuditLayer::new(handle.clone(), Arc::new(StoppedClock), redactor, crate::live::LiveCalls::default());
+    let (gate, world) = gate(vec![Box::new(audit), Box::new(CommitLayer::new(handle.clone()))]);
     Setup { gate, world, handle }
 }
 
@@ -98,17 +98,17 @@ fn on(disk: &Disk) -> Setup {
     audited(AuditHandle::write_to(disk.clone(), Arc::new(StoppedClock)).unwrap())
 }
 
-/// Tells records without what differs from run to run.
+/// Formats records without the fields that differ between runs.
 fn summary(lines: &[Value]) -> String {
-    let mut told = String::new();
+    let mut summary = String::new();
     for line in lines {
         let text =
             |key: &str| line.get(key).map(|value| value.to_string().replace('"', "")).unwrap_or_default();
         let keys = ["seq", "phase", "kind", "target", "effect", "outcome", "bytes", "lost"];
         let words: Vec<_> = keys.map(text).into_iter().filter(|word| !word.is_empty()).collect();
-        told.push_str(&format!("{}\n", words.join(" ")));
+        summary.push_str(&format!("{}\n", words.join(" ")));
     }
-    told
+    summary
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +121,7 @@ async fn a_record_says_who_did_what() {
     setup.gate.call(call).await.unwrap();
     setup.handle.flush().await.unwrap();
     let written = std::fs::read_to_string(dir.path().join("audit/audit.jsonl")).unwrap();
-    // The code is over the number of the call, too.
+    // The MAC differs too, because it covers the call's number.
     let line_without_mac = |line: &str| format!("{}…\n", &line[..line.len() - 66]);
     let written: String = written.lines().map(line_without_mac).collect();
     insta::assert_snapshot!(written.replace(&format!("\"call\":{id},"), "\"call\":N,"), @r#"
@@ -168,7 +168,7 @@ async fn a_stranger_cannot_forge_a_line_nor_hide_a_secret_in_a_name() {
     let handle = AuditHandle::write_to(disk.clone(), Arc::new(StoppedClock)).unwrap();
     let secret = ("KEY".to_owned(), portcullis_core::Secret::new("hunter2-hunter2".to_owned()));
     let redactor = Redactor::new(&[secret]).ok().unwrap();
-    let (gate, _) = gate(vec![Box::new(Audit::new(
+    let (gate, _) = gate(vec![Box::new(AuditLayer::new(
         handle.clone(),
         Arc::new(StoppedClock),
         redactor,
@@ -217,14 +217,14 @@ async fn a_broken_disk_stops_what_acts_and_nothing_else() {
     let disk = Disk::default();
     disk.set_broken(true);
     let setup = on(&disk);
-    insta::assert_snapshot!(told(&setup.gate.call(call("stub_write")).await), @"
+    insta::assert_snapshot!(outcome_text(&setup.gate.call(call("stub_write")).await), @"
     unavailable: the audit log cannot be written, so nothing is changed
     hint: reading still works; an administrator finds the reason at `/readyz`
     ");
     assert_eq!(setup.world.acted(), 0);
     assert_eq!(setup.handle.health(), Err("disk on fire".to_owned()));
     assert!(setup.gate.call(call("stub_read")).await.is_ok());
-    // Mended: the next one who asks finds it so, and what was kept is written.
+    // Repaired: the next call detects it, and the buffered records are written.
     disk.set_broken(false);
     assert!(setup.gate.call(call("stub_write")).await.is_ok());
     assert_eq!(setup.handle.health(), Ok(()));
@@ -237,11 +237,15 @@ async fn a_broken_disk_stops_what_acts_and_nothing_else() {
     5 begin tool stub_write write
     6 end tool stub_write write ok 4
     ");
-    // Without `commit` the call acts, and nobody can say so afterwards.
+    // Without `commit` the call runs, and there is no record of it.
     disk.set_broken(true);
     let redactor = Redactor::new(&[]).ok().unwrap();
-    let audit =
-        Audit::new(setup.handle.clone(), Arc::new(StoppedClock), redactor, crate::live::LiveCalls::default());
+    let audit = AuditLayer::new(
+        setup.handle.clone(),
+        Arc::new(StoppedClock),
+        redactor,
+        crate::live::LiveCalls::default(),
+    );
     let (bare, world) = gate(vec![Box::new(audit)]);
     assert!(bare.call(call("stub_write")).await.is_ok());
     assert_eq!(world.acted(), 1);
@@ -258,11 +262,11 @@ async fn what_could_not_be_kept_is_counted_and_does_not_act() {
         calls += 1;
     }
     assert!(setup.handle.flush().await.is_err());
-    // The begin record of this one finds no place any more. The disk is mended before it asks.
+    // The begin record of this call is lost. The disk is repaired before it commits.
     let write = call("stub_write");
-    let subject = Arc::new(Subject::of(&write, &Redactor::new(&[]).ok().unwrap()));
-    let begun = Record::Begin { at: std::time::SystemTime::UNIX_EPOCH, subject };
-    // Reached without the gate, the call is of no known tool, and that counts as the worst effect.
+    let subject = Arc::new(AuditSubject::of(&write, &Redactor::new(&[]).ok().unwrap()));
+    let begun = JournalRecord::Begin { at: std::time::SystemTime::UNIX_EPOCH, subject };
+    // Outside the gate the call has no known tool, which counts as the worst effect.
     setup.handle.journal.begin(begun).await.unwrap();
     assert!(setup.handle.flush().await.is_err());
     disk.set_broken(false);
@@ -277,7 +281,7 @@ async fn what_could_not_be_kept_is_counted_and_does_not_act() {
 #[tokio::test]
 async fn a_call_without_a_record_does_not_act() {
     let handle = AuditHandle::write_to(Disk::default(), Arc::new(StoppedClock)).unwrap();
-    let (gate, world) = gate(vec![Box::new(Commit::new(handle))]);
+    let (gate, world) = gate(vec![Box::new(CommitLayer::new(handle))]);
     assert_eq!(kind_of(&gate.call(call("stub_write")).await), Some(ErrorKind::Unavailable));
     assert_eq!(world.acted(), 0);
 }
@@ -299,13 +303,13 @@ async fn nothing_is_lost_when_the_hub_ends_and_numbers_go_on() {
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&audit_dir), mode(&file)), (0o700, 0o600));
 
-    // A line that was cut off when the power went stays, and does not spoil the next one.
+    // A line torn by a power failure stays, and does not corrupt the next one.
     std::fs::write(&file, format!("{}{{\"seq\":401,\"ti", read())).unwrap();
     let setup = audited(open(&secure));
     setup.gate.call(call("stub_read")).await.unwrap();
     setup.handle.flush().await.unwrap();
     assert_eq!(seq_of(read().lines().nth(401).unwrap()), 401);
-    // A file that somebody took away is made again.
+    // A deleted file is created again.
     std::fs::remove_file(&file).unwrap();
     setup.gate.call(call("stub_write")).await.unwrap();
     assert_eq!(seq_of(read().lines().next().unwrap()), 404);

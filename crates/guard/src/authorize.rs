@@ -1,65 +1,65 @@
-//! Decides whether a call may go on, and keeps what may not be seen out of the lists.
+//! Authorization: decides calls by policy, and filters lists by the same decision.
 //!
-//! A refusal has the same bytes as the answer to a name that nobody registered: whoever may not use a tool does
-//! not learn that it exists. Asking a person is `approve`'s job; this layer only decides that it is needed.
+//! Invariant: a refusal has the same bytes as the response for an unregistered name, so a client without access does not
+//! learn that a tool exists. Asking a person is the job of `approve`; this layer only decides that it is needed.
 
 use crate::policy::Policy;
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use portcullis_core::{
-    BoxFuture, Call, Caller, Clock, Decision, Layer, Listing, Next, Outcome, Shows, Target, TaskAsk,
-    ToolError,
+    BoxFuture, Call, Caller, Clock, Decision, Layer, Next, Outcome, PolicySubject, Target, TaskOperation,
+    ToolError, VisibilityFilter,
 };
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The policy in force. Cheap to clone; every clone is the same policy.
+/// The active policy. Clones share state.
 #[derive(Clone)]
-pub struct Authorize {
+pub struct ActivePolicy {
     policy: Arc<ArcSwap<Policy>>,
     replaced: Arc<Notify>,
     clock: Arc<dyn Clock>,
 }
 
-impl Authorize {
-    pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> Authorize {
-        Authorize { policy: Arc::new(ArcSwap::from_pointee(policy)), replaced: Arc::default(), clock }
+impl ActivePolicy {
+    pub fn new(policy: Policy, clock: Arc<dyn Clock>) -> ActivePolicy {
+        ActivePolicy { policy: Arc::new(ArcSwap::from_pointee(policy)), replaced: Arc::default(), clock }
     }
 
-    /// Puts another policy in force. Calls that were decided already go on as they were.
+    /// Replaces the policy. Calls already decided are not affected.
     pub fn replace(&self, policy: Policy) {
         self.policy.store(Arc::new(policy));
         self.replaced.notify_one();
     }
 
-    /// Decides by the policy in force.
-    pub fn decide(&self, caller: &Caller, listing: &Listing<'_>) -> Decision {
+    /// Decides by the active policy.
+    pub fn decide(&self, caller: &Caller, listing: &PolicySubject<'_>) -> Decision {
         self.policy.load().decide(caller, listing, self.now())
     }
 
     fn decide_call(&self, call: &Call) -> Decision {
         match &call.target {
-            // Ended it can be in any case, by whoever began it.
-            Target::Task(TaskAsk::Cancel, _) => Decision::Allow { rule: "cancel".to_owned() },
+            // Cancelling one's own task is always allowed.
+            Target::Task(TaskOperation::Cancel, _) => Decision::Allow { rule: "cancel".to_owned() },
             _ if !call.is_known() => Decision::Deny { rule: "unknown".to_owned() },
-            Target::Task(TaskAsk::Get | TaskAsk::Update, _) => {
-                match self.decide(&call.caller, &Listing::of_call(call)) {
-                    // Whoever had to be asked was asked about the call, and one yes covers a call to its end.
+            Target::Task(TaskOperation::Get | TaskOperation::Update, _) => {
+                match self.decide(&call.caller, &PolicySubject::of_call(call)) {
+                    // The approval of the call covers its task.
                     Decision::Ask { rule } => Decision::Allow { rule },
                     decided => decided,
                 }
             }
-            _ => self.decide(&call.caller, &Listing::of_call(call)),
+            _ => self.decide(&call.caller, &PolicySubject::of_call(call)),
         }
     }
 
-    /// Returns which rules hold now, as far as the time is concerned.
+    /// Returns which rules are in force now by their schedules.
     pub(crate) fn in_force(&self) -> Vec<bool> {
         self.policy.load().in_force(self.now())
     }
 
-    /// Returns how long it takes until the time makes a rule begin or cease to hold.
+    /// Returns the time until a schedule changes which rules are in force.
     pub(crate) fn until_change(&self) -> Option<Duration> {
         let now = self.now();
         let change = self.policy.load().next_change(now)?;
@@ -71,18 +71,17 @@ impl Authorize {
         self.replaced.notified().await;
     }
 
-    /// A clock that stands outside of the years 1 to 9999 counts as one that stands at the end of them: what was
-    /// allowed for a while is not allowed any more.
+    /// A system clock outside the years 1 to 9999 counts as the end of them: temporary permissions have expired.
     fn now(&self) -> Timestamp {
         Timestamp::try_from(self.clock.now()).unwrap_or(Timestamp::MAX)
     }
 }
 
-impl Layer for Authorize {
+impl Layer for ActivePolicy {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         let decision = self.decide_call(&call);
         let denied = matches!(decision, Decision::Deny { .. });
-        // Whatever a decision stood there before, it was not made here.
+        // A decision set before this layer would not be ours; it is an error below.
         let already_decided = call.trail.decision.set(decision).is_err();
         if denied {
             let unknown = ToolError::unknown(call.target.kind(), call.target.name());
@@ -94,12 +93,12 @@ impl Layer for Authorize {
         next.run(call)
     }
 
-    fn shows<'a>(&'a self, caller: &'a Caller) -> Shows<'a> {
+    fn visibility_filter<'a>(&'a self, caller: &'a Caller) -> VisibilityFilter<'a> {
         let (policy, now) = (self.policy.load_full(), self.now());
         Box::new(move |listing| !matches!(policy.decide(caller, listing, now), Decision::Deny { .. }))
     }
 
-    fn lets<'a>(&'a self, caller: &'a Caller) -> Shows<'a> {
+    fn unattended_filter<'a>(&'a self, caller: &'a Caller) -> VisibilityFilter<'a> {
         let (policy, now) = (self.policy.load_full(), self.now());
         Box::new(move |listing| matches!(policy.decide(caller, listing, now), Decision::Allow { .. }))
     }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::policy::{Rule, Verdict, When};
-use crate::testing::{StoppedClock, call, call_by, caller, client, gate, kind_of, scope, told};
-use portcullis_core::{Effect, EffectSet, ErrorKind, Labels, Origin, Pattern, Reach, Unruled};
+use crate::policy::{PolicyRule, RuleAction, RuleSchedule};
+use crate::testing::{StoppedClock, call, call_by, caller, client, gate, kind_of, outcome_text, scope};
+use portcullis_core::{DefaultDecision, Effect, EffectSet, ErrorKind, Labels, Origin, Pattern, Reach};
 
-fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
-    Rule {
+fn rule(name: &str, tools: &[&str], decision: RuleAction) -> PolicyRule {
+    PolicyRule {
         name: name.to_owned(),
         clients: Pattern::any(),
         tools: Pattern::new(tools).unwrap(),
@@ -12,7 +12,7 @@ fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
         effects: None,
         reach: None,
         labels: None,
-        when: When::default(),
+        when: RuleSchedule::default(),
         decision,
     }
 }
@@ -20,14 +20,14 @@ fn rule(name: &str, tools: &[&str], decision: Verdict) -> Rule {
 fn decided(policy: &Policy, caller: &Caller, name: &str, effect: Effect, reach: Reach) -> String {
     let decision = policy.decide(
         caller,
-        &Listing {
+        &PolicySubject {
             kind: "tool",
             name,
             also: None,
             effect,
             reach,
             labels: Labels::NONE,
-            unruled: Unruled::ByEffect,
+            default_decision: DefaultDecision::ByEffect,
             in_every_scope: false,
         },
         Timestamp::UNIX_EPOCH,
@@ -55,15 +55,21 @@ fn defaults_follow_from_what_a_tool_does() {
 fn the_first_rule_that_matches_wins() {
     let policy = Policy {
         rules: vec![
-            Rule { clients: Pattern::new(&["bob"]).unwrap(), ..rule("policy[0]", &["a_*"], Verdict::Deny) },
-            Rule { origins: Some(vec![Origin::Schedule]), ..rule("policy[1]", &["a_*"], Verdict::Deny) },
-            Rule {
-                effects: Some([Effect::Write].into_iter().collect()),
-                ..rule("policy[2]", &["*"], Verdict::Ask)
+            PolicyRule {
+                clients: Pattern::new(&["bob"]).unwrap(),
+                ..rule("policy[0]", &["a_*"], RuleAction::Deny)
             },
-            Rule { reach: Some(Reach::Outside), ..rule("policy[3]", &["*"], Verdict::Deny) },
-            rule("policy[4]", &["a_b"], Verdict::Allow),
-            rule("policy[5]", &["a_b"], Verdict::Deny),
+            PolicyRule {
+                origins: Some(vec![Origin::Schedule]),
+                ..rule("policy[1]", &["a_*"], RuleAction::Deny)
+            },
+            PolicyRule {
+                effects: Some([Effect::Write].into_iter().collect()),
+                ..rule("policy[2]", &["*"], RuleAction::Ask)
+            },
+            PolicyRule { reach: Some(Reach::Outside), ..rule("policy[3]", &["*"], RuleAction::Deny) },
+            rule("policy[4]", &["a_b"], RuleAction::Allow),
+            rule("policy[5]", &["a_b"], RuleAction::Deny),
         ],
         ..Policy::default()
     };
@@ -82,7 +88,7 @@ fn the_first_rule_that_matches_wins() {
 
 #[test]
 fn no_rule_widens_a_clients_scope() {
-    let policy = Policy { rules: vec![rule("policy[0]", &["*"], Verdict::Allow)], ..Policy::default() };
+    let policy = Policy { rules: vec![rule("policy[0]", &["*"], RuleAction::Allow)], ..Policy::default() };
     let reader = client("r", scope(&["a_*"], EffectSet::NONE.with(Effect::Read)));
     for (name, effect, expected) in [
         ("a_b", Effect::Read, "allow by policy[0]"),
@@ -93,7 +99,7 @@ fn no_rule_widens_a_clients_scope() {
     }
 }
 
-/// Everything of an error that a client or a transport could tell apart.
+/// Every part of an error that a client or a transport could observe.
 fn anatomy(outcome: &Outcome) -> String {
     let error = outcome.as_ref().unwrap_err();
     let ToolError { kind, message, hints, fault, retry_after, input, capability, source, foreign } = error;
@@ -106,10 +112,10 @@ fn anatomy(outcome: &Outcome) -> String {
 #[tokio::test]
 async fn what_is_hidden_looks_like_what_does_not_exist() {
     let policy = Policy {
-        rules: vec![rule("policy[0]", &["stub_*", "stub://*"], Verdict::Deny)],
+        rules: vec![rule("policy[0]", &["stub_*", "stub://*"], RuleAction::Deny)],
         ..Policy::default()
     };
-    let (guarded, world) = gate(vec![Box::new(Authorize::new(policy, Arc::new(StoppedClock)))]);
+    let (guarded, world) = gate(vec![Box::new(ActivePolicy::new(policy, Arc::new(StoppedClock)))]);
     for (hidden, unknown) in [
         ("stub_read", "none_read"),
         ("stub_erase", "none_erase"),
@@ -119,7 +125,7 @@ async fn what_is_hidden_looks_like_what_does_not_exist() {
     ] {
         let answer = anatomy(&guarded.call(call(hidden)).await);
         assert_eq!(answer.replace("stub", "none"), anatomy(&guarded.call(call(unknown)).await));
-        // The registry says the same of a name that nobody registered, without any layer.
+        // The registry responds the same to an unregistered name, without any layer.
         let (bare, _) = gate(vec![]);
         assert_eq!(answer.replace("stub", "none"), anatomy(&bare.call(call(unknown)).await));
     }
@@ -134,12 +140,12 @@ async fn what_is_hidden_looks_like_what_does_not_exist() {
 async fn lists_and_calls_agree() {
     let policy = Policy {
         rules: vec![
-            rule("policy[0]", &["stub_read", "stub://a", "stub_greet"], Verdict::Deny),
-            rule("policy[1]", &["stub_write"], Verdict::Ask),
+            rule("policy[0]", &["stub_read", "stub://a", "stub_greet"], RuleAction::Deny),
+            rule("policy[1]", &["stub_write"], RuleAction::Ask),
         ],
         ..Policy::default()
     };
-    let (gate, _) = gate(vec![Box::new(Authorize::new(policy, Arc::new(StoppedClock)))]);
+    let (gate, _) = gate(vec![Box::new(ActivePolicy::new(policy, Arc::new(StoppedClock)))]);
     let narrow = client("narrow", scope(&["stub_l*", "stub://b"], EffectSet::NONE.with(Effect::Read)));
     for who in [caller("ada"), narrow] {
         let listed: Vec<_> = gate.tools(&who).unwrap().iter().map(|tool| tool.name.clone()).collect();
@@ -156,17 +162,17 @@ async fn lists_and_calls_agree() {
 
 #[tokio::test]
 async fn a_new_policy_is_in_force_at_once() {
-    let policy = Authorize::new(Policy::default(), Arc::new(StoppedClock));
+    let policy = ActivePolicy::new(Policy::default(), Arc::new(StoppedClock));
     let (gate, _) = gate(vec![Box::new(policy.clone())]);
-    assert_eq!(told(&gate.call(call("stub_read")).await), "ok: did ");
-    policy.replace(Policy { rules: vec![rule("policy[0]", &["*"], Verdict::Deny)], ..Policy::default() });
-    assert_eq!(told(&gate.call(call("stub_read")).await), "unknown: Unknown tool: stub_read");
+    assert_eq!(outcome_text(&gate.call(call("stub_read")).await), "ok: did ");
+    policy.replace(Policy { rules: vec![rule("policy[0]", &["*"], RuleAction::Deny)], ..Policy::default() });
+    assert_eq!(outcome_text(&gate.call(call("stub_read")).await), "unknown: Unknown tool: stub_read");
     assert!(gate.tools(&caller("ada")).unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_decision_is_left_for_others_and_cannot_be_brought_along() {
-    let (gate, world) = gate(vec![Box::new(Authorize::new(Policy::default(), Arc::new(StoppedClock)))]);
+    let (gate, world) = gate(vec![Box::new(ActivePolicy::new(Policy::default(), Arc::new(StoppedClock)))]);
     let erase = call("stub_erase");
     let trail = erase.trail.clone();
     gate.call(erase).await.unwrap();

@@ -1,24 +1,24 @@
-//! Holds a call with side effects until its audit record is on disk.
+//! Write-ahead: delays a call with side effects until its audit record is on disk.
 //!
-//! The record is opened by `audit`, outermost, before anything can refuse. Waiting for it belongs further in:
-//! if `audit` itself waited, a hidden tool that writes would answer later than a name nobody registered, and with
-//! a broken disk with other words; and a client over its rate limit could still keep the disk busy.
+//! `audit`, the outermost layer, opens the record before anything can refuse. The wait belongs further in. If `audit`
+//! waited, a hidden tool that writes would respond later than an unregistered name, and differently with a broken disk
+//! (an oracle); and a client over its rate limit could still keep the disk busy.
 
 use crate::audit::AuditHandle;
 use portcullis_core::{BoxFuture, Call, Layer, Next, Outcome, ToolError};
 
-/// The layer.
-pub(crate) struct Commit {
+/// The commit layer.
+pub(crate) struct CommitLayer {
     audit: AuditHandle,
 }
 
-impl Commit {
-    pub(crate) fn new(audit: AuditHandle) -> Commit {
-        Commit { audit }
+impl CommitLayer {
+    pub(crate) fn new(audit: AuditHandle) -> CommitLayer {
+        CommitLayer { audit }
     }
 }
 
-impl Layer for Commit {
+impl Layer for CommitLayer {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         if !call.effect().has_side_effects() {
             return next.run(call);

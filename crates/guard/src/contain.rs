@@ -1,13 +1,14 @@
-//! Keeps one call's trouble to that call.
+//! Containment: panics, deadlines, cancellation and result size of each call.
 //!
-//! A panic becomes an error, a call that hangs is ended at its deadline, a call that nobody waits for is ended at
-//! once, and a reply that is too large does not leave. Time in which the client is asked something does not count
-//! towards the deadline: a person who has to approve reads slower than a tool works.
+//! A panic becomes an error, a call is ended at its deadline or when the client cancels, and an oversized result is replaced
+//! by an error. Time spent waiting for the client does not count towards the deadline: a person reads slower than a tool
+//! works.
 
 use futures::FutureExt;
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, Layer, Limit, Limits, Listing, LogMessage, Next, Outcome,
-    Peer, Progress, Question, ToolError, Trail, Unruled, Waits,
+    BoxFuture, Call, CallLimits, DefaultDecision, HumanWait, InputRefusal, InputRequestKind, InputResponses,
+    KeyedInputRequest, Layer, Limit, LogMessage, Next, Outcome, Peer, PolicySubject, Progress, ToolError,
+    Trail,
 };
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -16,45 +17,45 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// What a resource, a prompt and a completion of the hub's own may use. They declare nothing themselves.
-const OTHER_LIMITS: Limits = Limits::DEFAULT;
-/// What they may use where another server answers. How long that takes is `timeout_ms` of the server, as for its tools.
-const OUTSIDE_LIMITS: Limits = Limits { deadline_ms: u64::MAX, ..Limits::DEFAULT };
-/// How long all questions of one call may wait for their answers together. Long enough to fetch a coffee first.
-const ANSWERS_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
-/// How often it is looked whether a question that outlived the deadline has been answered.
-const ANSWERS_LOOK_MIN: Duration = Duration::from_millis(100);
+/// Limits of native resources, prompts and completions, which declare none.
+const OTHER_LIMITS: CallLimits = CallLimits::DEFAULT;
+/// Limits of upstream ones. Their deadline is the server's `timeout_ms`, as for its tools.
+const OUTSIDE_LIMITS: CallLimits = CallLimits { deadline_ms: u64::MAX, ..CallLimits::DEFAULT };
+/// Bound on the total time that a call may wait for its client. Long enough for a person who is away for a moment.
+const CLIENT_WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+/// Poll interval for a response that is pending at the deadline.
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// The layer.
-pub(crate) struct Contain {
-    /// What no call may go beyond, whatever its tool declares.
-    ceiling: Limits,
+/// The containment layer.
+pub(crate) struct ContainmentLayer {
+    /// The upper bound on all calls, whatever their tools declare.
+    ceiling: CallLimits,
 }
 
-impl Contain {
-    pub(crate) fn new(ceiling: Limits) -> Contain {
-        Contain { ceiling }
+impl ContainmentLayer {
+    pub(crate) fn new(ceiling: CallLimits) -> ContainmentLayer {
+        ContainmentLayer { ceiling }
     }
 }
 
-impl Layer for Contain {
+impl Layer for ContainmentLayer {
     fn call<'a>(&'a self, mut call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         let limits = declared(&call).at_most(self.ceiling);
         let caller_gave_up = call.ctx.cancel.clone();
-        // The tool hears of the deadline as it hears of the caller; the caller's own token stays the caller's.
+        // The tool sees the deadline and the client's cancellation as one token; the client's own token stays untouched.
         let stop = CancellationToken::child_token(&caller_gave_up);
         call.ctx.cancel = stop.clone();
-        call.ctx.peer = Arc::new(Asking { peer: call.ctx.peer, trail: call.trail.clone() });
+        call.ctx.peer = Arc::new(WaitTrackingPeer { peer: call.ctx.peer, trail: call.trail.clone() });
         let trail = call.trail.clone();
         Box::pin(async move {
-            // If this future is dropped, whatever the tool has spawned hears of it too.
+            // Also cancels tasks that the tool spawned, if this future is dropped.
             let stop = stop.drop_guard();
             // Inside the async block, so that a layer that panics before its first await is caught as well.
             let run = AssertUnwindSafe(async move { next.run(call).await }).catch_unwind();
             if caller_gave_up.is_cancelled() {
                 return Err(ToolError::cancelled());
             }
-            // The call first: for one that is done at once nobody has to be waited for.
+            // `biased`, call first: a call that completes at once needs no timer.
             let outcome = tokio::select! {
                 biased;
                 outcome = run => outcome,
@@ -70,7 +71,7 @@ impl Layer for Contain {
             let bytes = output.size();
             if bytes > limits.output_bytes_max {
                 Limit::ResultBytes.hit();
-                return Err(ToolError::too_large("the reply", bytes, limits.output_bytes_max)
+                return Err(ToolError::too_large("the result", bytes, limits.output_bytes_max)
                     .hint("ask for less: a smaller part, a narrower search, a lower limit"));
             }
             Ok(output)
@@ -78,26 +79,26 @@ impl Layer for Contain {
     }
 }
 
-/// Returns what a call may use, before the ceiling.
-pub(crate) fn declared(call: &Call) -> Limits {
+/// Returns the declared limits of a call, before the ceiling.
+pub(crate) fn declared(call: &Call) -> CallLimits {
     match call.tool() {
         Some(tool) => tool.limits,
-        // A server has a say of its own in who may read; the hub's own families leave that to the effect.
-        None if Listing::of_call(call).unruled != Unruled::ByEffect => OUTSIDE_LIMITS,
+        // An explicit default decision means an upstream server; native families use `ByEffect`.
+        None if PolicySubject::of_call(call).default_decision != DefaultDecision::ByEffect => OUTSIDE_LIMITS,
         None => OTHER_LIMITS,
     }
 }
 
-/// Returns when the call has used up its time, not counting the time in which the client was asked.
-async fn expire(deadline: Duration, waits: &Waits) {
+/// Resolves when the deadline has passed, not counting time spent waiting for the client.
+async fn expire(deadline: Duration, waits: &HumanWait) {
     let started = Instant::now();
     let mut now = started;
     loop {
-        let due = started + deadline + waits.total().min(ANSWERS_WAIT_MAX);
+        let due = started + deadline + waits.total().min(CLIENT_WAIT_MAX);
         if due <= now {
             return;
         }
-        sleep_until(due.max(now + ANSWERS_LOOK_MIN.min(deadline))).await;
+        sleep_until(due.max(now + POLL_INTERVAL_MIN.min(deadline))).await;
         now = Instant::now();
     }
 }
@@ -105,16 +106,16 @@ async fn expire(deadline: Duration, waits: &Waits) {
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text =
         panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("panicked: {}", text.unwrap_or("with something that is not text"))
+    format!("panicked: {}", text.unwrap_or("with a payload that is not text"))
 }
 
-/// The other end of the call, with a record of how long it has been asked.
-struct Asking {
+/// The client end of the call, with the time spent waiting for it.
+struct WaitTrackingPeer {
     peer: Arc<dyn Peer>,
     trail: Arc<Trail>,
 }
 
-impl Peer for Asking {
+impl Peer for WaitTrackingPeer {
     fn behind(&self) -> Option<&dyn Peer> {
         Some(&*self.peer)
     }
@@ -127,14 +128,14 @@ impl Peer for Asking {
         self.peer.log(message);
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         Box::pin(async move {
             let _waiting = self.trail.waits.begin();
             self.peer.ask(questions).await
         })
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.peer.offers(kind)
     }
 }

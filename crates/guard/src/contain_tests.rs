@@ -1,11 +1,11 @@
 use super::*;
-use crate::testing::{Listener, Mood, call, gate, kind_of, told};
+use crate::testing::{ClientBehavior, RecordingClient, call, gate, kind_of, outcome_text};
 use futures::poll;
-use portcullis_core::{Catalog, ErrorKind, Owns, Permit, Provider};
+use portcullis_core::{Catalog, ErrorKind, Permit, Provider, ResourceClaim};
 use serde_json::json;
 
-fn contained() -> (portcullis_core::Gate, Arc<crate::testing::World>) {
-    gate(vec![Box::new(Contain::new(Limits::CEILING))])
+fn contained() -> (portcullis_core::Gate, Arc<crate::testing::StubState>) {
+    gate(vec![Box::new(ContainmentLayer::new(CallLimits::CEILING))])
 }
 
 #[tokio::test(start_paused = true)]
@@ -25,11 +25,11 @@ async fn each_trouble_has_its_own_error() {
         ),
         (
             "stub_flood",
-            "too_large: the reply has 1001 bytes, at most 1000 are allowed\nhint: ask for less: a smaller part, a \
+            "too_large: the result has 1001 bytes, at most 1000 are allowed\nhint: ask for less: a smaller part, a \
              narrower search, a lower limit",
         ),
     ] {
-        assert_eq!(told(&gate.call(call(line)).await), expected);
+        assert_eq!(outcome_text(&gate.call(call(line)).await), expected);
     }
 }
 
@@ -65,7 +65,7 @@ async fn a_caller_who_gives_up_is_answered_at_once() {
     assert!(poll!(&mut answer).is_pending());
     cancel.cancel();
     let before = Instant::now();
-    assert_eq!(told(&answer.await), "cancelled: cancelled by the caller");
+    assert_eq!(outcome_text(&answer.await), "cancelled: cancelled by the caller");
     assert_eq!(before.elapsed(), Duration::ZERO);
     assert!(world.hanging.lock().unwrap().take().unwrap().is_cancelled());
 }
@@ -84,19 +84,19 @@ async fn time_for_an_answer_does_not_count_but_has_its_own_bound() {
     let outcome = async |mood| {
         let (gate, _) = contained();
         let mut call = call("stub_question");
-        call.ctx.peer = Listener::new(Some(mood));
+        call.ctx.peer = RecordingClient::new(Some(mood));
         let started = Instant::now();
-        (told(&gate.call(call).await), started.elapsed())
+        (outcome_text(&gate.call(call).await), started.elapsed())
     };
     let minute = Duration::from_secs(60);
-    let (told, after) = outcome(Mood::SaysAfter(minute, json!({}))).await;
-    assert_eq!((told.as_str(), after), ("ok: answered", minute));
-    let (told, after) = outcome(Mood::Silent).await;
-    assert!(told.starts_with("timeout"), "{told}");
-    assert!(after > ANSWERS_WAIT_MAX && after < ANSWERS_WAIT_MAX + 2 * Duration::from_secs(1), "{after:?}");
+    let (outcome_text, after) = outcome(ClientBehavior::SaysAfter(minute, json!({}))).await;
+    assert_eq!((outcome_text.as_str(), after), ("ok: answered", minute));
+    let (outcome_text, after) = outcome(ClientBehavior::Silent).await;
+    assert!(outcome_text.starts_with("timeout"), "{outcome_text}");
+    assert!(after > CLIENT_WAIT_MAX && after < CLIENT_WAIT_MAX + 2 * Duration::from_secs(1), "{after:?}");
 }
 
-/// Another server, which never answers.
+/// An upstream server that never responds.
 struct Elsewhere;
 
 impl Provider for Elsewhere {
@@ -108,12 +108,12 @@ impl Provider for Elsewhere {
         Catalog::default()
     }
 
-    fn owns_resource(&self, uri: &str, _: &str) -> Owns {
-        if uri.starts_with("elsewhere://") { Owns::Listed } else { Owns::Not }
+    fn owns_resource(&self, uri: &str, _: &str) -> ResourceClaim {
+        if uri.starts_with("elsewhere://") { ResourceClaim::Listed } else { ResourceClaim::Not }
     }
 
-    fn unruled(&self) -> Unruled {
-        Unruled::Allow
+    fn default_decision(&self) -> DefaultDecision {
+        DefaultDecision::Allow
     }
 
     fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {
@@ -121,28 +121,33 @@ impl Provider for Elsewhere {
     }
 }
 
-/// How long a server may be silent is its own setting, for what it lets read as for its tools.
+/// The timeout of a server is its own setting, for resources as for tools.
 #[tokio::test(start_paused = true)]
 async fn what_another_server_lets_read_has_its_time_from_that_server() {
     let (registry, _) = crate::testing::registry();
     registry.add(Elsewhere).unwrap();
-    let gate = portcullis_core::Gate::new(registry, vec![Box::new(Contain::new(Limits::CEILING))]);
+    let gate =
+        portcullis_core::Gate::new(registry, vec![Box::new(ContainmentLayer::new(CallLimits::CEILING))]);
     let started = Instant::now();
     let outcome = gate.call(call("resource elsewhere://a")).await;
     assert_eq!(kind_of(&outcome), Some(ErrorKind::Timeout));
-    assert_eq!(started.elapsed(), Limits::CEILING.deadline());
+    assert_eq!(started.elapsed(), CallLimits::CEILING.deadline());
 }
 
-/// A ceiling holds where a tool allows itself more; both are counted when they end a call.
+/// The ceiling applies where a tool declares more; both limits are counted.
 #[tokio::test(start_paused = true)]
 async fn no_tool_goes_beyond_the_ceiling() {
-    let ceiling = Limits { deadline_ms: 100, output_bytes_max: 10, ..Limits::DEFAULT };
-    let (gate, _) = gate(vec![Box::new(Contain::new(ceiling))]);
+    let ceiling = CallLimits { deadline_ms: 100, output_bytes_max: 10, ..CallLimits::DEFAULT };
+    let (gate, _) = gate(vec![Box::new(ContainmentLayer::new(ceiling))]);
     let before = (Limit::CallTime.hits(), Limit::ResultBytes.hits());
     let outcome = gate.call(call("stub_hang")).await;
-    assert!(told(&outcome).starts_with("timeout: no answer within 100 ms"), "{}", told(&outcome));
+    assert!(
+        outcome_text(&outcome).starts_with("timeout: no answer within 100 ms"),
+        "{}",
+        outcome_text(&outcome)
+    );
     let outcome = gate.call(call("stub_flood")).await;
-    assert!(told(&outcome).contains("at most 10 are allowed"), "{}", told(&outcome));
+    assert!(outcome_text(&outcome).contains("at most 10 are allowed"), "{}", outcome_text(&outcome));
     let after = (Limit::CallTime.hits(), Limit::ResultBytes.hits());
     assert!(after.0 > before.0 && after.1 > before.1, "{before:?} {after:?}");
 }

@@ -1,18 +1,17 @@
-//! The guards on the road.
+//! The layers of the gate: audit, metrics, redaction, containment, rate limit, authorization, validation, approval.
 //!
-//! Each layer does one thing and has its own file; [`stack()`] puts them in order and says why. No layer knows
-//! of another: what an inner one leaves for an outer one goes through [`portcullis_core::Trail`], and nothing
-//! else.
+//! Each layer does one thing and has its own file; [`stack()`] orders them and says why. Layers do not know each other: an
+//! inner layer reports to outer ones through [`portcullis_core::Trail`] only.
 
 mod approve;
 pub mod audit;
 mod authorize;
-mod beside;
 mod commit;
 mod contain;
-mod ending;
+mod extra_params;
 mod live;
 mod metrics;
+mod outcome_kind;
 mod policy;
 mod rate;
 mod redact;
@@ -23,13 +22,14 @@ mod validate;
 
 pub use approve::{ApprovalDesk, ApprovalTimes};
 pub use audit::{AuditHandle, AuditSettings};
-pub use authorize::Authorize;
-pub use live::{LiveCall, LiveCalls, LiveEnd, LiveEvent, MinuteCount};
-pub use metrics::{Metrics, ServerNumbers};
+pub use authorize::ActivePolicy;
+pub use live::{LiveCall, LiveCalls, LiveEnd, LiveEvent, MinuteStats};
+pub use metrics::{Metrics, ServerStats};
 pub use policy::{
-    Days, Explanation, Hours, Part, Policy, Rule, Verdict, When, announce_windows, default_for,
+    Days, Explanation, Hours, Policy, PolicyRule, RuleAction, RuleCondition, RuleSchedule, announce_windows,
+    default_action,
 };
-pub use rate::{Rate, RateSettings};
-pub use redact::{GuessAlert, MASK_BEGINS, RedactError, Redactor, Scrubber, TokenShapes};
-pub use stack::{GuardError, GuardSettings, Handles, stack};
+pub use rate::{ClientRateLimiter, RateSettings};
+pub use redact::{GuessAlert, MASK_BEGINS, RedactError, Redactor, StreamRedactor, TokenShapes};
+pub use stack::{GuardError, GuardHandles, GuardSettings, stack};
 pub use validate::check_arguments;

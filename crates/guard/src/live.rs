@@ -1,39 +1,39 @@
-//! Calls as they happen, for whoever watches: the last ones, what begins and ends, and a few numbers for each minute.
+//! Live view of calls: the recent ones, a stream of begin and end events, and statistics per minute.
 //!
-//! All of it is in memory and of a fixed size. What is told holds what the audit record holds, and no more. While nobody
-//! watches nothing is sent.
+//! All in memory and of fixed size. Events hold the same data as the audit record, redacted the same way. Without listeners
+//! nothing is sent.
 
-mod minutes;
+mod minute_stats;
 
-pub use minutes::MinuteCount;
+pub use minute_stats::MinuteStats;
 
-use crate::audit::Subject;
-use crate::ending::Ending;
-use minutes::Minutes;
+use crate::audit::AuditSubject;
+use crate::outcome_kind::OutcomeKind;
+use minute_stats::MinuteRing;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 use tokio::sync::broadcast;
 
-/// How many calls are remembered. As many as a page shows.
+/// Bound on recent calls: as many as the page shows.
 const RECENT_MAX: usize = 200;
-/// Of how many clients it is known when they last called. As many as there may be.
+/// Bound on clients with a known last call: as many as there may be.
 const CLIENTS_MAX: usize = 10_000;
-/// How many events wait for one who reads slowly: two seconds of a busy hub.
+/// Broadcast capacity for a slow listener: two seconds of a busy hub.
 const EVENTS_MAX: usize = 2_048;
 
-/// One call, as far as it has come.
+/// A call in progress or ended.
 pub struct LiveCall {
     pub at: SystemTime,
-    subject: Arc<Subject>,
+    subject: Arc<AuditSubject>,
     end: OnceLock<LiveEnd>,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveEnd {
-    ending: Ending,
+    ending: OutcomeKind,
     pub bytes: usize,
     pub duration: Duration,
 }
@@ -44,7 +44,7 @@ impl LiveEnd {
     }
 }
 
-/// Says something about a call to one who watches.
+/// An event of the live stream.
 #[derive(Clone)]
 pub enum LiveEvent {
     Opened(Arc<LiveCall>),
@@ -76,12 +76,12 @@ impl LiveCall {
         self.subject.effect()
     }
 
-    /// The beginning of the arguments, without secrets.
+    /// The redacted start of the arguments.
     pub fn arguments(&self) -> &str {
         self.subject.preview()
     }
 
-    /// What was decided about it so far, and by which rule.
+    /// The decision so far, with its rule.
     pub fn decision(&self) -> Option<(&'static str, &str)> {
         self.subject.decision()
     }
@@ -95,35 +95,35 @@ impl LiveCall {
     }
 }
 
-/// The calls of a hub. Cheap to clone; every clone is the same calls.
+/// The calls of a hub. Clones share state.
 #[derive(Clone)]
 pub struct LiveCalls {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// Made when somebody first listens.
+    /// Created by the first listener.
     events: OnceLock<broadcast::Sender<LiveEvent>>,
     open: AtomicUsize,
-    seen: Mutex<Seen>,
+    seen: Mutex<RecentActivity>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct RecentActivity {
     /// Newest last.
     recent: VecDeque<Arc<LiveCall>>,
-    /// When each client last called.
+    /// The last call of each client.
     last: HashMap<String, SystemTime>,
-    minutes: Minutes,
+    minutes: MinuteRing,
 }
 
-impl Seen {
+impl RecentActivity {
     fn called(&mut self, client: &str, at: SystemTime) {
         if let Some(last) = self.last.get_mut(client) {
             *last = at;
             return;
         }
-        // Only where clients come and go by the thousand; those that have not called for longest are not there any more.
+        // Only if clients come and go by the thousand: evicts the one that has not called for longest.
         if self.last.len() >= CLIENTS_MAX
             && let Some(oldest) = self.last.iter().min_by_key(|(_, at)| **at).map(|(name, _)| name.clone())
         {
@@ -141,7 +141,7 @@ impl Default for LiveCalls {
 }
 
 impl LiveCalls {
-    /// Hears what begins and ends from now on. Who reads too slowly loses the oldest, and is told how many.
+    /// Subscribes to events from now on. A slow listener loses the oldest, and learns how many.
     pub fn listen(&self) -> broadcast::Receiver<LiveEvent> {
         self.inner.events.get_or_init(|| broadcast::Sender::new(EVENTS_MAX)).subscribe()
     }
@@ -151,22 +151,22 @@ impl LiveCalls {
         self.seen().recent.iter().rev().cloned().collect()
     }
 
-    /// Returns when a client last called, since this hub started.
+    /// Returns a client's last call since this hub started.
     pub fn last_call(&self, client: &str) -> Option<SystemTime> {
         self.seen().last.get(client).copied()
     }
 
-    /// Returns how many calls have begun and not ended.
+    /// Returns the number of open calls.
     pub fn open(&self) -> usize {
         self.inner.open.load(Ordering::Relaxed)
     }
 
-    /// Returns the numbers of the last 60 minutes, oldest first, without those in which nothing ended.
-    pub fn minutes(&self, now: SystemTime) -> Vec<MinuteCount> {
+    /// Returns the statistics of the last 60 minutes, oldest first, without empty ones.
+    pub fn minutes(&self, now: SystemTime) -> Vec<MinuteStats> {
         self.seen().minutes.counted(now)
     }
 
-    pub(crate) fn opened(&self, at: SystemTime, subject: Arc<Subject>) -> Arc<LiveCall> {
+    pub(crate) fn opened(&self, at: SystemTime, subject: Arc<AuditSubject>) -> Arc<LiveCall> {
         let call = Arc::new(LiveCall { at, subject, end: OnceLock::new() });
         self.inner.open.fetch_add(1, Ordering::Relaxed);
         {
@@ -177,7 +177,7 @@ impl LiveCalls {
             seen.recent.push_back(call.clone());
             seen.called(call.client(), at);
         }
-        self.tell(|| LiveEvent::Opened(call.clone()));
+        self.send(|| LiveEvent::Opened(call.clone()));
         call
     }
 
@@ -185,25 +185,25 @@ impl LiveCalls {
         &self,
         call: &Arc<LiveCall>,
         now: SystemTime,
-        ending: Ending,
+        ending: OutcomeKind,
         bytes: usize,
         duration: Duration,
     ) {
         self.inner.open.fetch_sub(1, Ordering::Relaxed);
-        // A call ends once; whoever comes later changes nothing.
+        // Set once; a second end is ignored.
         let _ = call.end.set(LiveEnd { ending, bytes, duration });
-        self.seen().minutes.count(now, ending != Ending::Ok, duration);
-        self.tell(|| LiveEvent::Closed(call.clone()));
+        self.seen().minutes.count(now, ending != OutcomeKind::Ok, duration);
+        self.send(|| LiveEvent::Closed(call.clone()));
     }
 
-    fn tell(&self, event: impl FnOnce() -> LiveEvent) {
+    fn send(&self, event: impl FnOnce() -> LiveEvent) {
         if let Some(events) = self.inner.events.get().filter(|events| events.receiver_count() > 0) {
-            // If all have gone meanwhile, nobody misses it.
+            // All listeners may be gone meanwhile.
             let _ = events.send(event());
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, RecentActivity> {
         self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -216,11 +216,11 @@ mod tests {
 
     fn made(live: &LiveCalls, line: &str) -> Arc<LiveCall> {
         let redactor = Redactor::new(&[]).ok().unwrap();
-        live.opened(SystemTime::UNIX_EPOCH, Arc::new(Subject::of(&call(line), &redactor)))
+        live.opened(SystemTime::UNIX_EPOCH, Arc::new(AuditSubject::of(&call(line), &redactor)))
     }
 
     fn ended(live: &LiveCalls, call: &Arc<LiveCall>) {
-        live.closed(call, SystemTime::UNIX_EPOCH, Ending::Ok, 1, Duration::from_micros(5));
+        live.closed(call, SystemTime::UNIX_EPOCH, OutcomeKind::Ok, 1, Duration::from_micros(5));
     }
 
     #[tokio::test]
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!(live.open(), 0);
     }
 
-    /// The oldest is lost, nobody waits, and memory does not grow.
+    /// Drops the oldest, blocks nothing, and does not grow.
     #[tokio::test]
     async fn a_slow_listener_loses_the_oldest_and_is_told_how_many() {
         let live = LiveCalls::default();
@@ -255,10 +255,11 @@ mod tests {
         );
     }
 
-    /// Also of one whose last call is not among the last of all.
+    /// Also for a client whose last call is no longer among the recent ones.
     #[test]
     fn it_is_known_when_each_client_last_called_and_of_how_many_is_bounded() {
-        let (mut seen, at) = (Seen::default(), |n: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(n));
+        let (mut seen, at) =
+            (RecentActivity::default(), |n: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(n));
         seen.called("first", at(1));
         seen.called("quiet", at(2));
         seen.called("first", at(3));

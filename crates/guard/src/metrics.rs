@@ -1,9 +1,9 @@
-//! Counts every call and how it ended.
+//! Prometheus metrics of calls.
 //!
-//! The number of series has a bound: a name that nobody registered shares one label, and everything that is not
-//! a tool is counted by its kind. What a client types can therefore never make the page longer.
+//! Invariant: the cardinality is bounded. Unregistered names share one label, and other targets are counted by kind, so
+//! client input never adds a series.
 
-use crate::ending::Ending;
+use crate::outcome_kind::OutcomeKind;
 use arc_swap::ArcSwap;
 use portcullis_core::{BoxFuture, Call, ErrorKind, Layer, Limit, Next, Outcome, Scrub, Target};
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -19,14 +19,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tokio::time::Instant;
 
-/// From a call that only looks something up to the longest deadline that is usual.
+/// From a lookup to the longest usual deadline.
 const DURATION_BUCKETS_SECONDS: [f64; 17] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     10.0, 30.0,
 ];
 
-/// How many tools have series of their own. Upstream servers may change their tools as often as they like; those
-/// beyond this share the label `other`.
+/// Bound on tools with their own series. Upstream servers may change their tools at will; further ones share the label
+/// `other`.
 const TOOLS_MAX: usize = 2_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -55,18 +55,18 @@ struct ServerLabel {
     server: String,
 }
 
-/// What the server counts itself, as it is when the page is asked for.
+/// Counts of the HTTP server at the time of the scrape.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ServerNumbers {
-    /// HTTP connections that are open.
+pub struct ServerStats {
+    /// Open HTTP connections.
     pub connections: usize,
-    /// Tokens that were looked at and were not good.
+    /// Failed token checks.
     pub token_failures: u64,
-    /// Sources of which no token is looked at now.
+    /// Source addresses locked out after too many failed tokens.
     pub sources_locked: usize,
 }
 
-/// The numbers of a hub. Cheap to clone; every clone is the same numbers.
+/// The metrics of a hub. Clones share state.
 #[derive(Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -85,7 +85,7 @@ struct Inner {
     token_failures: Counter,
     sources_locked: Gauge,
     quarantined: Family<ServerLabel, Gauge>,
-    /// By tool name. Copied when a tool is called for the first time, so that every other call reads without a lock.
+    /// By tool name. Copy-on-write, so that calls read without a lock.
     tools: ArcSwap<HashMap<String, Arc<Series>>>,
     growing: Mutex<()>,
     unknown: Arc<Series>,
@@ -96,11 +96,11 @@ struct Inner {
     task: Arc<Series>,
 }
 
-/// The series of one tool, found once and kept.
+/// The series of one tool, looked up once.
 struct Series {
     label: Arc<str>,
     duration: OnceLock<Histogram>,
-    calls: [OnceLock<Counter>; Ending::COUNT],
+    calls: [OnceLock<Counter>; OutcomeKind::COUNT],
 }
 
 impl Series {
@@ -108,7 +108,7 @@ impl Series {
         Arc::new(Series {
             label: label.into(),
             duration: OnceLock::new(),
-            calls: [const { OnceLock::new() }; Ending::COUNT],
+            calls: [const { OnceLock::new() }; OutcomeKind::COUNT],
         })
     }
 }
@@ -123,51 +123,43 @@ impl Metrics {
     pub fn new() -> Metrics {
         let mut registry = Registry::with_prefix("portcullis");
         let calls = Family::<CallLabels, Counter>::default();
-        registry.register("calls", "Calls by tool and how they ended", calls.clone());
+        registry.register("calls", "Calls by tool and outcome", calls.clone());
         let durations: Family<ToolLabel, Histogram, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(DURATION_BUCKETS_SECONDS));
-        registry.register("call_duration_seconds", "How long calls took, by tool", durations.clone());
+        registry.register("call_duration_seconds", "Duration of calls by tool", durations.clone());
         let in_flight = Gauge::default();
-        registry.register("calls_in_flight", "Calls that have begun and not ended", in_flight.clone());
+        registry.register("calls_in_flight", "Calls in flight", in_flight.clone());
         let rate_limited = Counter::default();
-        registry.register(
-            "rate_limited",
-            "Calls and lists refused for coming too fast",
-            rate_limited.clone(),
-        );
+        registry.register("rate_limited", "Calls and lists refused by the rate limit", rate_limited.clone());
         let redactions = Counter::default();
-        registry.register("redactions", "Secrets that were masked in what clients read", redactions.clone());
+        registry.register("redactions", "Secrets redacted from responses to clients", redactions.clone());
         let sessions = Family::<TransportLabel, Gauge>::default();
         registry.register("sessions", "Open sessions by transport", sessions.clone());
         let limit_hits = Family::<LimitLabel, Counter>::default();
         registry.register(
             "limit_hits",
-            "What ran into a limit, by limit; see the table in docs/configuration.md",
+            "Hits of limits, by limit; see the table in docs/configuration.md",
             limit_hits.clone(),
         );
         let connections = Gauge::default();
         registry.register("connections", "Open HTTP connections", connections.clone());
         let token_failures = Counter::default();
-        registry.register(
-            "token_failures",
-            "Tokens that were looked at and were not good",
-            token_failures.clone(),
-        );
+        registry.register("token_failures", "Failed token checks", token_failures.clone());
         let sources_locked = Gauge::default();
         registry.register(
             "sources_locked",
-            "Addresses of which no new token is looked at now, after too many that were not good",
+            "Source addresses locked out after too many failed tokens",
             sources_locked.clone(),
         );
         let quarantined = Family::<ServerLabel, Gauge>::default();
         registry.register(
             "upstream_quarantined_tools",
-            "Tools of other servers that wait until a person has looked, by server",
+            "Upstream tools that need review, by server",
             quarantined.clone(),
         );
         registry.register(
             "build",
-            "What is running",
+            "Build information",
             Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]),
         );
         Metrics {
@@ -196,20 +188,20 @@ impl Metrics {
         }
     }
 
-    /// Returns the number of open sessions of a transport, to be set.
+    /// Returns the gauge of open sessions of a transport.
     pub fn sessions(&self, transport: &'static str) -> Gauge {
         self.inner.sessions.get_or_create_owned(&TransportLabel { transport })
     }
 
-    /// Takes over what the server has counted.
-    pub fn set_server(&self, numbers: ServerNumbers) {
+    /// Sets the counts of the HTTP server.
+    pub fn set_server(&self, numbers: ServerStats) {
         let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.inner.connections.set(gauge(numbers.connections));
         self.inner.sources_locked.set(gauge(numbers.sources_locked));
         self.inner.token_failures.inner().store(numbers.token_failures, Ordering::Relaxed);
     }
 
-    /// Takes over how many tools of which server wait for a person. There are as many series as servers.
+    /// Sets the number of quarantined tools per server. There are as many series as servers.
     pub fn set_quarantined(&self, servers: impl IntoIterator<Item = (String, usize)>) {
         self.inner.quarantined.clear();
         for (server, tools) in servers {
@@ -218,13 +210,13 @@ impl Metrics {
         }
     }
 
-    /// Returns all numbers as OpenMetrics text, without what must not leave: others name their tools as they like.
-    pub fn encode_without(&self, secrets: &dyn Scrub) -> String {
+    /// Returns all metrics as OpenMetrics text, redacted: tool names of upstream servers are untrusted.
+    pub fn encode_redacted(&self, secrets: &dyn Scrub) -> String {
         let page = self.encode();
         if matches!(secrets.scrub(&page), Cow::Borrowed(_)) {
             return page;
         }
-        // Only in names and labels: a number is nobody's secret, and a page with another number is wrong.
+        // Only names and labels: numbers are not secret, and must not change.
         let line = |line: &str| match line.rfind('}') {
             Some(end) if !line.starts_with('#') => {
                 format!("{}{}\n", secrets.scrub(&line[..end]), &line[end..])
@@ -234,17 +226,17 @@ impl Metrics {
         page.lines().map(line).collect()
     }
 
-    /// Returns all numbers as OpenMetrics text.
+    /// Returns all metrics as OpenMetrics text.
     pub fn encode(&self) -> String {
         let mut page = String::new();
-        // Limits that nobody ran into are shown too, so that a rule on them can be written beforehand.
+        // Limits without hits are included, so that alerts can be written beforehand.
         for limit in Limit::ALL {
             let counter = self.inner.limit_hits.get_or_create_owned(&LimitLabel { limit: limit.label() });
             counter.inner().store(limit.hits(), Ordering::Relaxed);
         }
-        // Writing to a string fails only if a metric refuses to be written, and none of ours does.
+        // Writing to a string fails only if a metric refuses, and none does.
         if text::encode(&mut page, &self.inner.registry).is_err() {
-            tracing::error!("A metric could not be written; the page ends before it.");
+            tracing::error!("metric could not be encoded; the page is truncated");
         }
         page
     }
@@ -261,7 +253,7 @@ impl Metrics {
             (Target::Resource(_), _) => self.inner.resource.clone(),
             (Target::Prompt(_), _) => self.inner.prompt.clone(),
             (Target::Completion(_), _) => self.inner.completion.clone(),
-            // Not the tool's: one call of it may be looked at a thousand times.
+            // Not the tool's series: one task may be polled a thousand times.
             (Target::Task(..), _) => self.inner.task.clone(),
         }
     }
@@ -285,7 +277,7 @@ impl Metrics {
         series
     }
 
-    fn count(&self, series: &Series, ending: Ending, seconds: f64) {
+    fn count(&self, series: &Series, ending: OutcomeKind, seconds: f64) {
         if let Some(slot) = series.calls.get(ending.index()) {
             let labels = || CallLabels { tool: series.label.clone(), outcome: ending.as_str() };
             slot.get_or_init(|| self.inner.calls.get_or_create_owned(&labels())).inc();
@@ -295,18 +287,18 @@ impl Metrics {
     }
 }
 
-/// A call that is counted as under way while this lives, and counted as ended when it goes, however it goes.
-struct InFlight<'a> {
+/// Counts a call as in flight while alive, and as ended when dropped.
+struct InFlightCall<'a> {
     metrics: &'a Metrics,
     series: Arc<Series>,
     started: Instant,
-    ending: Option<Ending>,
+    ending: Option<OutcomeKind>,
 }
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         self.metrics.inner.in_flight.dec();
-        let ending = self.ending.unwrap_or_else(Ending::without_outcome);
+        let ending = self.ending.unwrap_or_else(OutcomeKind::without_outcome);
         self.metrics.count(&self.series, ending, self.started.elapsed().as_secs_f64());
     }
 }
@@ -318,13 +310,13 @@ impl Layer for Metrics {
             let (series, started) = (self.series_of(&call), Instant::now());
             let trail = call.trail.clone();
             let is_tool = matches!(call.target, Target::Tool(_));
-            let mut under_way = InFlight { metrics: self, series, started, ending: None };
+            let mut in_flight = InFlightCall { metrics: self, series, started, ending: None };
             let outcome = next.run(call).await;
             self.inner.redactions.inc_by(trail.masked.load(Ordering::Relaxed) as u64);
-            under_way.ending = Some(Ending::of(&outcome));
-            // Whoever may not know of a tool must not find its name here either.
+            in_flight.ending = Some(OutcomeKind::of(&outcome));
+            // A hidden tool must not appear by name here either.
             if is_tool && outcome.as_ref().is_err_and(|error| error.kind == ErrorKind::Unknown) {
-                under_way.series = self.inner.unknown.clone();
+                in_flight.series = self.inner.unknown.clone();
             }
             outcome
         })

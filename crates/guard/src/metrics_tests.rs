@@ -1,11 +1,11 @@
 use super::*;
-use crate::contain::Contain;
+use crate::contain::ContainmentLayer;
 use crate::testing::{call, gate};
 use futures::poll;
-use portcullis_core::Limits;
+use portcullis_core::CallLimits;
 use std::time::Duration;
 
-/// Returns the lines of the page that begin so, without buckets.
+/// Returns the lines of the page with this prefix, without buckets.
 fn lines(metrics: &Metrics, prefix: &str) -> String {
     let page = metrics.encode();
     let mut lines: Vec<_> =
@@ -17,7 +17,8 @@ fn lines(metrics: &Metrics, prefix: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn every_ending_is_counted_under_a_bounded_label() {
     let metrics = Metrics::new();
-    let (gate, _) = gate(vec![Box::new(metrics.clone()), Box::new(Contain::new(Limits::CEILING))]);
+    let (gate, _) =
+        gate(vec![Box::new(metrics.clone()), Box::new(ContainmentLayer::new(CallLimits::CEILING))]);
     for line in [
         "stub_read",
         "stub_read",
@@ -98,7 +99,7 @@ fn numbers_of_the_server_and_its_limits() {
     let metrics = Metrics::new();
     metrics.sessions("http").set(1);
     metrics.sessions("stdio").set(2);
-    metrics.set_server(ServerNumbers { connections: 3, token_failures: 4, sources_locked: 5 });
+    metrics.set_server(ServerStats { connections: 3, token_failures: 4, sources_locked: 5 });
     Limit::Tasks.hit();
     insta::assert_snapshot!(lines(&metrics, "portcullis_s"), @r#"
     portcullis_sessions{transport="http"} 1
@@ -109,9 +110,9 @@ fn numbers_of_the_server_and_its_limits() {
     for line in ["portcullis_connections 3", "portcullis_token_failures_total 4"] {
         assert!(page.lines().any(|own| own == line), "{line}");
     }
-    // Each limit has its line, those that nobody ran into as well.
+    // Each limit has a line, also without hits.
     for limit in Limit::ALL {
-        // Other tests may run into one at this moment, so how often does not matter here.
+        // Other tests may hit a limit at the same time, so the count does not matter.
         let line = format!("portcullis_limit_hits_total{{limit=\"{}\"}} ", limit.label());
         assert!(page.lines().any(|own| own.starts_with(&line)), "{line}");
     }
@@ -122,7 +123,7 @@ fn numbers_of_the_server_and_its_limits() {
 fn the_number_of_series_has_a_bound() {
     let metrics = Metrics::new();
     for n in 0..TOOLS_MAX + 10 {
-        metrics.count(&metrics.series_of_tool(&format!("tool_{n}")), Ending::Ok, 0.0);
+        metrics.count(&metrics.series_of_tool(&format!("tool_{n}")), OutcomeKind::Ok, 0.0);
     }
     assert_eq!(lines(&metrics, "portcullis_calls_total").lines().count(), TOOLS_MAX + 1);
     assert!(metrics.encode().contains("portcullis_calls_total{tool=\"other\",outcome=\"ok\"} 10\n"));
@@ -135,10 +136,10 @@ async fn a_label_tells_no_secret_and_numbers_stay_what_they_are() {
     let _ = gate.call(call("stub_read")).await;
     let secret = |value: &str| ("KEY".to_owned(), portcullis_core::Secret::new(value.to_owned()));
     let redactor = crate::Redactor::new(&[secret("stub_read")]).unwrap();
-    let page = metrics.encode_without(&redactor);
+    let page = metrics.encode_redacted(&redactor);
     assert!(page.contains("portcullis_calls_total{tool=\"[REDACTED:KEY]\",outcome=\"ok\"} 1\n"), "{page}");
     assert!(!page.contains("stub_read") && page.ends_with("# EOF\n"), "{page}");
     assert!(metrics.encode().contains("stub_read"), "the weak page tells it");
     redactor.replace(&[secret("none of this")]).unwrap();
-    assert_eq!(metrics.encode_without(&redactor), metrics.encode());
+    assert_eq!(metrics.encode_redacted(&redactor), metrics.encode());
 }

@@ -1,60 +1,59 @@
-//! Rules on who may do what, and when.
+//! Policy: rules on which client may use what, and when.
 //!
-//! A client's own scope comes first and cannot be widened by a rule. Then the rules, first match wins. What no
-//! rule speaks of is decided by what the tool does to the world: looking and local work are allowed, and a person
-//! is asked about everything that reaches other people or cannot be taken back.
+//! The client's scope comes first and no rule can widen it. Then the rules, first match wins. Without a match the effect of
+//! the tool decides: reads and local writes are allowed; anything that reaches others or is irreversible needs an approval.
 
-mod watch;
-mod when;
+mod schedule;
+mod schedule_watch;
 
-pub use watch::announce_windows;
-pub use when::{Days, Hours, When};
+pub use schedule::{Days, Hours, RuleSchedule};
+pub use schedule_watch::announce_windows;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use portcullis_core::{
-    Caller, Decision, Effect, EffectSet, Labels, Listing, Origin, Pattern, Reach, Unruled,
+    Caller, Decision, DefaultDecision, Effect, EffectSet, Labels, Origin, Pattern, PolicySubject, Reach,
 };
-use when::Moment;
+use schedule::DecisionTime;
 
-/// What a rule says.
+/// The decision of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RuleAction {
     Allow,
     Ask,
     Deny,
 }
 
-impl Verdict {
+impl RuleAction {
     pub fn as_str(self) -> &'static str {
         match self {
-            Verdict::Allow => "allow",
-            Verdict::Ask => "ask",
-            Verdict::Deny => "deny",
+            RuleAction::Allow => "allow",
+            RuleAction::Ask => "ask",
+            RuleAction::Deny => "deny",
         }
     }
 }
 
-/// One rule. What is `None` matches everything.
+/// One rule. `None` matches everything.
 #[derive(Debug, Clone)]
-pub struct Rule {
-    /// How the audit record names it, for example `policy[2]`.
+pub struct PolicyRule {
+    /// Its name in the audit record, for example `policy[2]`.
     pub name: String,
     pub clients: Pattern,
-    /// Matches the names of tools, and likewise the addresses of resources and the names of prompts.
+    /// Matches tool names, resource URIs and prompt names.
     pub tools: Pattern,
     pub origins: Option<Vec<Origin>>,
     pub effects: Option<EffectSet>,
     pub reach: Option<Reach>,
-    /// Matches what has any of them.
+    /// Matches any of these labels.
     pub labels: Option<Labels>,
-    pub when: When,
-    pub decision: Verdict,
+    pub when: RuleSchedule,
+    pub decision: RuleAction,
 }
 
-/// What of a rule, or of a client's scope, did not match.
+/// The condition of a rule, or of a client's scope, that did not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RuleCondition {
     Tools,
     Clients,
     Origins,
@@ -66,46 +65,51 @@ pub enum Part {
     Days,
 }
 
-impl Part {
-    /// Returns the key of the configuration that says it.
+impl RuleCondition {
+    /// Returns the configuration key of the condition.
     pub fn as_str(self) -> &'static str {
         match self {
-            Part::Tools => "tools",
-            Part::Clients => "clients",
-            Part::Origins => "origins",
-            Part::Effects => "effects",
-            Part::Reach => "reach",
-            Part::Labels => "labels",
-            Part::Until => "until",
-            Part::Hours => "hours",
-            Part::Days => "days",
+            RuleCondition::Tools => "tools",
+            RuleCondition::Clients => "clients",
+            RuleCondition::Origins => "origins",
+            RuleCondition::Effects => "effects",
+            RuleCondition::Reach => "reach",
+            RuleCondition::Labels => "labels",
+            RuleCondition::Until => "until",
+            RuleCondition::Hours => "hours",
+            RuleCondition::Days => "days",
         }
     }
 }
 
-impl Rule {
-    /// Returns the first part that does not match; `None` if the rule matches. The time comes last: it costs most.
-    fn mismatch(&self, caller: &Caller, listing: &Listing<'_>, moment: &Moment<'_>) -> Option<Part> {
-        // What allows a name allows no other tool that had to make way for it.
-        let speaks_against = self.decision != Verdict::Allow;
+impl PolicyRule {
+    /// Returns the first condition that does not match; `None` if the rule matches. The time comes last: it costs most.
+    fn mismatch(
+        &self,
+        caller: &Caller,
+        listing: &PolicySubject<'_>,
+        moment: &DecisionTime<'_>,
+    ) -> Option<RuleCondition> {
+        // The second name counts only against a tool: an allow for a taken name does not extend to the tool renamed for it.
+        let speaks_against = self.decision != RuleAction::Allow;
         let also = speaks_against && listing.also().is_some_and(|also| self.tools.matches(&also));
         if !also && !self.tools.matches(listing.name) {
-            return Some(Part::Tools);
+            return Some(RuleCondition::Tools);
         }
         if !self.clients.matches(&caller.client.name) {
-            return Some(Part::Clients);
+            return Some(RuleCondition::Clients);
         }
         if self.origins.as_ref().is_some_and(|origins| !origins.contains(&caller.origin)) {
-            return Some(Part::Origins);
+            return Some(RuleCondition::Origins);
         }
         if self.effects.is_some_and(|effects| !effects.contains(listing.effect)) {
-            return Some(Part::Effects);
+            return Some(RuleCondition::Effects);
         }
         if self.reach.is_some_and(|reach| reach != listing.reach) {
-            return Some(Part::Reach);
+            return Some(RuleCondition::Reach);
         }
         if self.labels.is_some_and(|labels| !labels.meets(listing.labels)) {
-            return Some(Part::Labels);
+            return Some(RuleCondition::Labels);
         }
         self.when.mismatch(moment)
     }
@@ -114,8 +118,8 @@ impl Rule {
 /// All rules, in order.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    pub rules: Vec<Rule>,
-    /// Whose clock `hours` and `days` are read from.
+    pub rules: Vec<PolicyRule>,
+    /// The time zone of `hours` and `days`.
     pub zone: TimeZone,
 }
 
@@ -125,77 +129,77 @@ impl Default for Policy {
     }
 }
 
-/// How a decision came about.
+/// How a decision was made.
 #[derive(Debug, Clone)]
 pub struct Explanation<'p> {
-    /// What of the client's scope does not cover this. Then no rule is looked at.
-    pub out_of_scope: Option<Part>,
-    /// The rules that were looked at, in order, each with the first part that did not match. The last one matched if
-    /// it has none; those after it were not looked at.
-    pub considered: Vec<(&'p Rule, Option<Part>)>,
+    /// The condition of the client's scope that fails. Then no rule is evaluated.
+    pub out_of_scope: Option<RuleCondition>,
+    /// The evaluated rules in order, each with the first condition that failed. If the last one has none, it matched, and
+    /// later rules were not evaluated.
+    pub considered: Vec<(&'p PolicyRule, Option<RuleCondition>)>,
     pub decision: Decision,
 }
 
 impl Policy {
-    /// Decides about something that exists. The only place where that happens: lists and calls both ask here.
+    /// Decides about an existing subject. The only place for decisions: lists and calls both use it.
     ///
-    /// A resource and a prompt are in a client's scope if its `allow` globs match their address or name and its
-    /// effects hold `read`, so a client that is limited to `notes_*` does not see the rest of the hub's prompts.
-    pub fn decide(&self, caller: &Caller, listing: &Listing<'_>, now: Timestamp) -> Decision {
+    /// A resource or prompt is in a client's scope if the `allow` globs match its URI or name and the effects include `read`,
+    /// so a client limited to `notes_*` does not see the hub's other prompts.
+    pub fn decide(&self, caller: &Caller, listing: &PolicySubject<'_>, now: Timestamp) -> Decision {
         self.consider(caller, listing, now, |_, _| {})
     }
 
-    /// Decides as [`Policy::decide`] does, and tells how.
-    pub fn explain(&self, caller: &Caller, listing: &Listing<'_>, now: Timestamp) -> Explanation<'_> {
+    /// Decides like [`Policy::decide`], and explains how.
+    pub fn explain(&self, caller: &Caller, listing: &PolicySubject<'_>, now: Timestamp) -> Explanation<'_> {
         let mut considered = Vec::new();
         let decision =
             self.consider(caller, listing, now, |rule, mismatch| considered.push((rule, mismatch)));
         let out_of_scope = (!in_scope(caller, listing))
-            .then(|| if is_named(caller, listing) { Part::Effects } else { Part::Tools });
+            .then(|| if is_named(caller, listing) { RuleCondition::Effects } else { RuleCondition::Tools });
         Explanation { out_of_scope, considered, decision }
     }
 
     fn consider<'p>(
         &'p self,
         caller: &Caller,
-        listing: &Listing<'_>,
+        listing: &PolicySubject<'_>,
         now: Timestamp,
-        mut tell: impl FnMut(&'p Rule, Option<Part>),
+        mut on_rule: impl FnMut(&'p PolicyRule, Option<RuleCondition>),
     ) -> Decision {
         if !in_scope(caller, listing) {
             return Decision::Deny { rule: "scope".to_owned() };
         }
-        let moment = Moment::new(now, &self.zone);
+        let moment = DecisionTime::new(now, &self.zone);
         for rule in &self.rules {
             let mismatch = rule.mismatch(caller, listing, &moment);
-            tell(rule, mismatch);
+            on_rule(rule, mismatch);
             if mismatch.is_none() {
                 return decision(rule.decision, &rule.name);
             }
         }
-        let (verdict, rule) = default_for(listing.effect, listing.reach, listing.unruled);
+        let (verdict, rule) = default_action(listing.effect, listing.reach, listing.default_decision);
         decision(verdict, rule)
     }
 
-    /// Returns when the time next makes a rule begin or cease to hold, if it ever does.
+    /// Returns when a schedule next changes which rules are in force, if ever.
     pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
         self.rules.iter().filter_map(|rule| rule.when.next_change(now, &self.zone)).min()
     }
 
-    /// Returns which of the rules hold at this time, as far as the time is concerned.
+    /// Returns which rules are in force at this time by their schedules.
     pub fn in_force(&self, now: Timestamp) -> Vec<bool> {
-        let moment = Moment::new(now, &self.zone);
+        let moment = DecisionTime::new(now, &self.zone);
         self.rules.iter().map(|rule| rule.when.mismatch(&moment).is_none()).collect()
     }
 }
 
-fn in_scope(caller: &Caller, listing: &Listing<'_>) -> bool {
+fn in_scope(caller: &Caller, listing: &PolicySubject<'_>) -> bool {
     let effects = caller.client.scope.effects;
     is_named(caller, listing) && (listing.in_every_scope || effects.contains(listing.effect))
 }
 
-/// Returns whether something is in the scope of a client by its name, whatever is done by it.
-fn is_named(caller: &Caller, listing: &Listing<'_>) -> bool {
+/// Returns whether a client's scope includes a subject by name, for any effect.
+fn is_named(caller: &Caller, listing: &PolicySubject<'_>) -> bool {
     let scope = &caller.client.scope;
     if listing.also().is_some_and(|also| scope.denies(&also)) {
         return false;
@@ -203,29 +207,33 @@ fn is_named(caller: &Caller, listing: &Listing<'_>) -> bool {
     if listing.in_every_scope { !scope.denies(listing.name) } else { scope.names(listing.name) }
 }
 
-/// Returns what holds where no rule matches, and its name.
-pub fn default_for(effect: Effect, reach: Reach, unruled: Unruled) -> (Verdict, &'static str) {
-    match unruled {
-        Unruled::ByEffect => {}
-        Unruled::Reviewed => return (Verdict::Allow, "default:reviewed"),
-        Unruled::Allow => return (Verdict::Allow, "server:allow"),
-        Unruled::Ask => return (Verdict::Ask, "server:ask"),
-        Unruled::Deny => return (Verdict::Deny, "server:deny"),
+/// Returns the decision if no rule matches, and its name.
+pub fn default_action(
+    effect: Effect,
+    reach: Reach,
+    default_decision: DefaultDecision,
+) -> (RuleAction, &'static str) {
+    match default_decision {
+        DefaultDecision::ByEffect => {}
+        DefaultDecision::Reviewed => return (RuleAction::Allow, "default:reviewed"),
+        DefaultDecision::Allow => return (RuleAction::Allow, "server:allow"),
+        DefaultDecision::Ask => return (RuleAction::Ask, "server:ask"),
+        DefaultDecision::Deny => return (RuleAction::Deny, "server:deny"),
     }
     match (effect, reach) {
-        (Effect::Read, _) => (Verdict::Allow, "default:read"),
-        (Effect::Destroy, _) => (Verdict::Ask, "default:destroy"),
-        (Effect::Create | Effect::Write, Reach::Outside) => (Verdict::Ask, "default:outside"),
-        (Effect::Create | Effect::Write, Reach::Local) => (Verdict::Allow, "default:local-write"),
+        (Effect::Read, _) => (RuleAction::Allow, "default:read"),
+        (Effect::Destroy, _) => (RuleAction::Ask, "default:destroy"),
+        (Effect::Create | Effect::Write, Reach::Outside) => (RuleAction::Ask, "default:outside"),
+        (Effect::Create | Effect::Write, Reach::Local) => (RuleAction::Allow, "default:local-write"),
     }
 }
 
-fn decision(verdict: Verdict, rule: &str) -> Decision {
+fn decision(verdict: RuleAction, rule: &str) -> Decision {
     let rule = rule.to_owned();
     match verdict {
-        Verdict::Allow => Decision::Allow { rule },
-        Verdict::Ask => Decision::Ask { rule },
-        Verdict::Deny => Decision::Deny { rule },
+        RuleAction::Allow => Decision::Allow { rule },
+        RuleAction::Ask => Decision::Ask { rule },
+        RuleAction::Deny => Decision::Deny { rule },
     }
 }
 

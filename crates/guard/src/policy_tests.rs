@@ -1,9 +1,9 @@
 use super::*;
-use crate::authorize::Authorize;
+use crate::authorize::ActivePolicy;
 use crate::testing::{call, caller, client, gate, kind_of, registry, scope};
 use jiff::civil::date;
 use jiff::{SignedDuration, ToSpan};
-use portcullis_core::{Change, Clock, ErrorKind, Gate, ToolView, Unruled};
+use portcullis_core::{CatalogChange, Clock, DefaultDecision, ErrorKind, Gate, ToolView};
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -12,14 +12,14 @@ fn vienna() -> TimeZone {
     TimeZone::get("Europe/Vienna").unwrap()
 }
 
-/// Returns a time as the clock in Vienna shows it.
+/// Returns a local time in Vienna.
 fn at(text: &str) -> Timestamp {
     let local: jiff::civil::DateTime = text.parse().unwrap();
     vienna().to_timestamp(local).unwrap()
 }
 
-fn when(hours: &str, days: &[&str], until: Option<&str>) -> When {
-    When {
+fn when(hours: &str, days: &[&str], until: Option<&str>) -> RuleSchedule {
+    RuleSchedule {
         hours: (!hours.is_empty()).then(|| Hours::parse(hours).unwrap()),
         days: (!days.is_empty())
             .then(|| days.iter().fold(Days::NONE, |all, day| all.with(Days::parse(day).unwrap()))),
@@ -27,8 +27,8 @@ fn when(hours: &str, days: &[&str], until: Option<&str>) -> When {
     }
 }
 
-fn rule(name: &str, when: When, decision: Verdict) -> Rule {
-    Rule {
+fn rule(name: &str, when: RuleSchedule, decision: RuleAction) -> PolicyRule {
+    PolicyRule {
         name: name.to_owned(),
         clients: Pattern::any(),
         tools: Pattern::any(),
@@ -41,70 +41,70 @@ fn rule(name: &str, when: When, decision: Verdict) -> Rule {
     }
 }
 
-fn policy(when: When) -> Policy {
-    Policy { rules: vec![rule("policy[0]", when, Verdict::Deny)], zone: vienna() }
+fn policy(when: RuleSchedule) -> Policy {
+    Policy { rules: vec![rule("policy[0]", when, RuleAction::Deny)], zone: vienna() }
 }
 
-const READ: Listing<'static> = Listing {
+const READ: PolicySubject<'static> = PolicySubject {
     kind: "tool",
     name: "x_y",
     also: None,
     effect: Effect::Read,
     reach: Reach::Local,
     labels: Labels::NONE,
-    unruled: Unruled::ByEffect,
+    default_decision: DefaultDecision::ByEffect,
     in_every_scope: false,
 };
 
-/// Hours, days and end of a rule, a time, and what of the rule does not hold then.
-type Row = (&'static str, &'static [&'static str], &'static str, &'static str, Option<Part>);
+/// Hours, days and end of a rule, a time, and the condition that fails then.
+type Row = (&'static str, &'static [&'static str], &'static str, &'static str, Option<RuleCondition>);
 
-/// What holds when. 2026-11-13 is a Friday; the clock goes back on 2026-10-25 and forward on 2026-03-29.
+/// 2026-11-13 is a Friday; the clock goes back on 2026-10-25 and forward on 2026-03-29.
 const TABLE: [Row; 33] = [
     // The first minute is in, the last is not.
-    ("09:00-17:00", &[], "", "2026-11-13T08:59:59", Some(Part::Hours)),
+    ("09:00-17:00", &[], "", "2026-11-13T08:59:59", Some(RuleCondition::Hours)),
     ("09:00-17:00", &[], "", "2026-11-13T09:00", None),
     ("09:00-17:00", &[], "", "2026-11-13T16:59:59.999", None),
-    ("09:00-17:00", &[], "", "2026-11-13T17:00", Some(Part::Hours)),
+    ("09:00-17:00", &[], "", "2026-11-13T17:00", Some(RuleCondition::Hours)),
     // Across midnight.
-    ("22:00-06:00", &[], "", "2026-11-13T21:59", Some(Part::Hours)),
+    ("22:00-06:00", &[], "", "2026-11-13T21:59", Some(RuleCondition::Hours)),
     ("22:00-06:00", &[], "", "2026-11-13T22:00", None),
     ("22:00-06:00", &[], "", "2026-11-14T00:00", None),
     ("22:00-06:00", &[], "", "2026-11-14T05:59", None),
-    ("22:00-06:00", &[], "", "2026-11-14T06:00", Some(Part::Hours)),
-    // To midnight, said in both ways.
+    ("22:00-06:00", &[], "", "2026-11-14T06:00", Some(RuleCondition::Hours)),
+    // To midnight, in both spellings.
     ("22:00-24:00", &[], "", "2026-11-13T23:59", None),
-    ("22:00-24:00", &[], "", "2026-11-14T00:00", Some(Part::Hours)),
+    ("22:00-24:00", &[], "", "2026-11-14T00:00", Some(RuleCondition::Hours)),
     ("22:00-00:00", &[], "", "2026-11-13T23:59", None),
-    ("22:00-00:00", &[], "", "2026-11-14T00:00", Some(Part::Hours)),
+    ("22:00-00:00", &[], "", "2026-11-14T00:00", Some(RuleCondition::Hours)),
     ("00:00-24:00", &[], "", "2026-11-14T00:00", None),
     // Days.
     ("", &["mon-fri"], "", "2026-11-13T23:59", None),
-    ("", &["mon-fri"], "", "2026-11-14T00:00", Some(Part::Days)),
+    ("", &["mon-fri"], "", "2026-11-14T00:00", Some(RuleCondition::Days)),
     ("", &["sat-mon"], "", "2026-11-16T12:00", None),
-    ("", &["sat-mon"], "", "2026-11-17T12:00", Some(Part::Days)),
-    ("", &["fri"], "", "2026-11-12T12:00", Some(Part::Days)),
+    ("", &["sat-mon"], "", "2026-11-17T12:00", Some(RuleCondition::Days)),
+    ("", &["fri"], "", "2026-11-12T12:00", Some(RuleCondition::Days)),
     ("09:00-17:00", &["mon", "fri"], "", "2026-11-13T12:00", None),
-    ("09:00-17:00", &["mon", "fri"], "", "2026-11-12T12:00", Some(Part::Days)),
-    ("09:00-17:00", &["mon", "fri"], "", "2026-11-13T18:00", Some(Part::Hours)),
+    ("09:00-17:00", &["mon", "fri"], "", "2026-11-12T12:00", Some(RuleCondition::Days)),
+    ("09:00-17:00", &["mon", "fri"], "", "2026-11-13T18:00", Some(RuleCondition::Hours)),
     // A window belongs to the day on which it began.
     ("22:00-06:00", &["fri"], "", "2026-11-13T23:00", None),
     ("22:00-06:00", &["fri"], "", "2026-11-14T05:00", None),
-    ("22:00-06:00", &["fri"], "", "2026-11-13T05:00", Some(Part::Days)),
-    ("22:00-06:00", &["fri"], "", "2026-11-14T23:00", Some(Part::Days)),
-    ("22:00-06:00", &["mon"], "", "2026-11-16T05:00", Some(Part::Days)),
+    ("22:00-06:00", &["fri"], "", "2026-11-13T05:00", Some(RuleCondition::Days)),
+    ("22:00-06:00", &["fri"], "", "2026-11-14T23:00", Some(RuleCondition::Days)),
+    ("22:00-06:00", &["mon"], "", "2026-11-16T05:00", Some(RuleCondition::Days)),
     // An end.
     ("", &[], "2026-11-13T12:00:00+01:00", "2026-11-13T11:59:59", None),
-    ("", &[], "2026-11-13T12:00:00+01:00", "2026-11-13T12:00", Some(Part::Until)),
-    ("09:00-17:00", &["fri"], "2026-11-13T12:00:00+01:00", "2026-11-13T13:00", Some(Part::Until)),
+    ("", &[], "2026-11-13T12:00:00+01:00", "2026-11-13T12:00", Some(RuleCondition::Until)),
+    ("09:00-17:00", &["fri"], "2026-11-13T12:00:00+01:00", "2026-11-13T13:00", Some(RuleCondition::Until)),
     // Summer time.
     ("09:00-17:00", &[], "", "2026-07-13T09:00", None),
-    ("09:00-17:00", &[], "", "2026-07-13T08:59", Some(Part::Hours)),
+    ("09:00-17:00", &[], "", "2026-07-13T08:59", Some(RuleCondition::Hours)),
     ("02:00-03:00", &[], "", "2026-10-25T02:30", None),
 ];
 
-/// Returns the rows that a way to match gets wrong.
-fn wrong_rows(mismatch: impl Fn(&When, Timestamp) -> Option<Part>) -> Vec<usize> {
+/// Returns the rows that an implementation gets wrong.
+fn wrong_rows(mismatch: impl Fn(&RuleSchedule, Timestamp) -> Option<RuleCondition>) -> Vec<usize> {
     let is_wrong = |row: &usize| {
         let (hours, days, until, time, expected) = TABLE[*row];
         let when = when(hours, days, (!until.is_empty()).then_some(until));
@@ -115,7 +115,7 @@ fn wrong_rows(mismatch: impl Fn(&When, Timestamp) -> Option<Part>) -> Vec<usize>
 
 #[test]
 fn a_rule_holds_at_its_time() {
-    let matching = |when: &When, now: Timestamp| {
+    let matching = |when: &RuleSchedule, now: Timestamp| {
         let policy = policy(*when);
         let (_, mismatch) = policy.explain(&caller("ada"), &READ, now).considered[0];
         let denied = matches!(policy.decide(&caller("ada"), &READ, now), Decision::Deny { .. });
@@ -123,20 +123,22 @@ fn a_rule_holds_at_its_time() {
         mismatch
     };
     assert_eq!(wrong_rows(matching), [0; 0]);
-    // The table would notice.
+    // Control: the table detects wrong implementations.
     let zone = vienna();
-    let real = |when: &When, now: Timestamp| when.mismatch(&Moment::new(now, &zone));
-    let no_days = |when: &When, now| real(&When { days: None, ..*when }, now);
+    let real = |when: &RuleSchedule, now: Timestamp| when.mismatch(&DecisionTime::new(now, &zone));
+    let no_days = |when: &RuleSchedule, now| real(&RuleSchedule { days: None, ..*when }, now);
     assert_eq!(wrong_rows(no_days), [15, 17, 18, 20, 24, 25, 26]);
-    let no_hours = |when: &When, now| real(&When { hours: None, ..*when }, now);
+    let no_hours = |when: &RuleSchedule, now| real(&RuleSchedule { hours: None, ..*when }, now);
     assert!(wrong_rows(no_hours).len() >= 10);
-    let no_until = |when: &When, now| real(&When { until: None, ..*when }, now);
+    let no_until = |when: &RuleSchedule, now| real(&RuleSchedule { until: None, ..*when }, now);
     assert_eq!(wrong_rows(no_until), [28, 29]);
-    let elsewhere = |when: &When, now: Timestamp| when.mismatch(&Moment::new(now, &TimeZone::UTC));
+    let elsewhere =
+        |when: &RuleSchedule, now: Timestamp| when.mismatch(&DecisionTime::new(now, &TimeZone::UTC));
     assert!(!wrong_rows(elsewhere).is_empty());
-    // A day is the day of now, not of the window's beginning.
-    let naive = |when: &When, now: Timestamp| {
-        real(&When { days: None, ..*when }, now).or_else(|| real(&When { hours: None, ..*when }, now))
+    // The current day instead of the day on which the window began.
+    let naive = |when: &RuleSchedule, now: Timestamp| {
+        real(&RuleSchedule { days: None, ..*when }, now)
+            .or_else(|| real(&RuleSchedule { hours: None, ..*when }, now))
     };
     assert!(wrong_rows(naive).contains(&23));
 }
@@ -180,7 +182,7 @@ fn times_are_read_strictly() {
 
 #[test]
 fn the_next_change_is_found() {
-    let next = |when: When, now: &str| {
+    let next = |when: RuleSchedule, now: &str| {
         policy(when).next_change(at(now)).map(|next| vienna().to_datetime(next).to_string())
     };
     for (hours, days, until, now, expected) in [
@@ -199,7 +201,7 @@ fn the_next_change_is_found() {
         ("09:00-17:00", &[], Some("2026-11-13T07:00:00Z"), "2026-11-13T07:30", None),
         // The clock skips from two to three: a window that would begin in between begins at three.
         ("02:30-04:00", &[], None, "2026-03-29T00:00", Some("2026-03-29T03:00:00")),
-        // And one that lies in it does not come that day.
+        // And one that lies within the gap does not occur that day.
         ("02:10-02:50", &[], None, "2026-03-29T00:00", Some("2026-03-30T02:10:00")),
         ("", &[], None, "2026-11-13T12:00", None),
     ] {
@@ -209,16 +211,16 @@ fn the_next_change_is_found() {
             "{hours} {days:?} {until:?} {now}"
         );
     }
-    // An hour that the clock shows twice is there twice.
+    // A repeated hour occurs twice.
     let twice = policy(when("02:00-03:00", &[], None));
     let first = at("2026-10-25T02:00");
     let hour = SignedDuration::from_hours(1);
     assert_eq!(twice.in_force(first), [true]);
     assert_eq!(twice.in_force(first + hour), [true]);
     assert_eq!(twice.next_change(first), Some(first + hour + hour));
-    // Of several rules the first.
+    // The earliest of several rules.
     let mut both = policy(when("09:00-17:00", &[], None));
-    both.rules.push(rule("policy[1]", when("12:00-13:00", &[], None), Verdict::Ask));
+    both.rules.push(rule("policy[1]", when("12:00-13:00", &[], None), RuleAction::Ask));
     assert_eq!(both.next_change(at("2026-11-13T10:00")), Some(at("2026-11-13T12:00")));
     assert_eq!(Policy::default().next_change(Timestamp::MIN), None);
     assert_eq!(policy(when("09:00-17:00", &["mon"], None)).next_change(Timestamp::MAX), None);
@@ -226,37 +228,37 @@ fn the_next_change_is_found() {
 
 #[test]
 fn an_explanation_names_what_did_not_match() {
-    let only = |tools: &str, clients: &str| Rule {
+    let only = |tools: &str, clients: &str| PolicyRule {
         tools: Pattern::new(&[tools]).unwrap(),
         clients: Pattern::new(&[clients]).unwrap(),
-        ..rule("r", When::default(), Verdict::Ask)
+        ..rule("r", RuleSchedule::default(), RuleAction::Ask)
     };
     let policy = Policy {
         rules: vec![
             only("a_*", "*"),
             only("*", "bob"),
-            Rule { origins: Some(vec![Origin::Chat]), ..only("*", "*") },
-            Rule { effects: Some(EffectSet::NONE.with(Effect::Write)), ..only("*", "*") },
-            Rule { reach: Some(Reach::Outside), ..only("*", "*") },
-            Rule { labels: Some(Labels::FOREIGN), ..only("*", "*") },
-            rule("r", when("", &[], Some("2026-01-01T00:00:00Z")), Verdict::Ask),
-            rule("r", when("09:00-10:00", &[], None), Verdict::Ask),
-            rule("r", when("", &["sun"], None), Verdict::Ask),
-            rule("last", When::default(), Verdict::Deny),
-            rule("never", When::default(), Verdict::Allow),
+            PolicyRule { origins: Some(vec![Origin::Chat]), ..only("*", "*") },
+            PolicyRule { effects: Some(EffectSet::NONE.with(Effect::Write)), ..only("*", "*") },
+            PolicyRule { reach: Some(Reach::Outside), ..only("*", "*") },
+            PolicyRule { labels: Some(Labels::FOREIGN), ..only("*", "*") },
+            rule("r", when("", &[], Some("2026-01-01T00:00:00Z")), RuleAction::Ask),
+            rule("r", when("09:00-10:00", &[], None), RuleAction::Ask),
+            rule("r", when("", &["sun"], None), RuleAction::Ask),
+            rule("last", RuleSchedule::default(), RuleAction::Deny),
+            rule("never", RuleSchedule::default(), RuleAction::Allow),
         ],
         zone: vienna(),
     };
     let now = at("2026-11-13T12:00");
     let explained = policy.explain(&caller("ada"), &READ, now);
     let parts: Vec<Option<&str>> =
-        explained.considered.iter().map(|(_, part)| part.map(Part::as_str)).collect();
+        explained.considered.iter().map(|(_, part)| part.map(RuleCondition::as_str)).collect();
     let expected = ["tools", "clients", "origins", "effects", "reach", "labels", "until", "hours", "days"];
     assert_eq!(parts, expected.into_iter().map(Some).chain([None]).collect::<Vec<_>>());
     assert_eq!(explained.decision, Decision::Deny { rule: "last".to_owned() });
     for (who, part) in [
-        (client("r", scope(&["x_*"], EffectSet::NONE.with(Effect::Write))), Part::Effects),
-        (client("r", scope(&["a_*"], EffectSet::ALL)), Part::Tools),
+        (client("r", scope(&["x_*"], EffectSet::NONE.with(Effect::Write))), RuleCondition::Effects),
+        (client("r", scope(&["a_*"], EffectSet::ALL)), RuleCondition::Tools),
     ] {
         let explained = policy.explain(&who, &READ, now);
         assert_eq!((explained.out_of_scope, explained.considered.len()), (Some(part), 0));
@@ -266,45 +268,48 @@ fn an_explanation_names_what_did_not_match() {
 
 #[test]
 fn the_way_to_other_tools_is_in_every_scope_that_does_not_deny_it() {
-    let way = Listing { in_every_scope: true, ..READ };
+    let way = PolicySubject { in_every_scope: true, ..READ };
     let narrow = scope(&["a_*"], EffectSet::NONE.with(Effect::Write));
     let denying = portcullis_core::Scope { deny: Some(Pattern::new(&["x_*"]).unwrap()), ..narrow.clone() };
-    for (scope, out_of_scope) in [(narrow, None), (denying, Some(Part::Tools))] {
+    for (scope, out_of_scope) in [(narrow, None), (denying, Some(RuleCondition::Tools))] {
         let explained =
             Policy::default().explain(&client("ada", scope), &way, at("2026-11-13T12:00")).out_of_scope;
         assert_eq!(explained, out_of_scope);
     }
 }
 
-/// Some clients write the slashes in a part of an address otherwise, and some do not.
+/// Clients differ in whether they encode the slashes of a URI segment.
 #[test]
 fn a_rule_against_an_address_counts_for_its_other_spelling() {
     let now = at("2026-11-13T12:00");
-    let escaped = Listing { kind: "resource", name: "file:///secret%2Fk", ..READ };
+    let escaped = PolicySubject { kind: "resource", name: "file:///secret%2Fk", ..READ };
     let deny = Some(Pattern::new(&["file:///secret/*"]).unwrap());
     let denying = portcullis_core::Scope { deny, ..scope(&["*"], EffectSet::ALL) };
     let denied = Policy::default().explain(&client("ada", denying), &escaped, now).out_of_scope;
-    assert_eq!(denied, Some(Part::Tools));
-    let one = Rule {
+    assert_eq!(denied, Some(RuleCondition::Tools));
+    let one = PolicyRule {
         tools: Pattern::new(&["file:///secret/*"]).unwrap(),
-        ..rule("r", When::default(), Verdict::Deny)
+        ..rule("r", RuleSchedule::default(), RuleAction::Deny)
     };
     let policy = Policy { rules: vec![one], ..Policy::default() };
     let decided = policy.decide(&client("ada", scope(&["*"], EffectSet::ALL)), &escaped, now);
     assert_eq!(format!("{} by {}", decided.as_str(), decided.rule()), "deny by r");
 }
 
-/// What a tool would be called if another had not taken the name: it gets nobody around a rule, and into none.
+/// A fallback name neither evades a deny for the original name nor gains from an allow for it.
 #[test]
 fn a_rule_against_a_name_counts_for_whoever_had_to_make_way_for_it() {
     let now = at("2026-11-13T12:00");
-    let moved = Listing { name: "shop_delete", also: Some("delete"), ..READ };
+    let moved = PolicySubject { name: "shop_delete", also: Some("delete"), ..READ };
     let everybody = client("ada", scope(&["*"], EffectSet::ALL));
     for (decision, expected) in
-        [(Verdict::Deny, "deny by r"), (Verdict::Ask, "ask by r"), (Verdict::Allow, "deny by rest")]
+        [(RuleAction::Deny, "deny by r"), (RuleAction::Ask, "ask by r"), (RuleAction::Allow, "deny by rest")]
     {
-        let one = Rule { tools: Pattern::new(&["delete"]).unwrap(), ..rule("r", When::default(), decision) };
-        let rest = rule("rest", When::default(), Verdict::Deny);
+        let one = PolicyRule {
+            tools: Pattern::new(&["delete"]).unwrap(),
+            ..rule("r", RuleSchedule::default(), decision)
+        };
+        let rest = rule("rest", RuleSchedule::default(), RuleAction::Deny);
         let policy = Policy { rules: vec![one, rest], ..Policy::default() };
         let decided = policy.decide(&everybody, &moved, now);
         assert_eq!(format!("{} by {}", decided.as_str(), decided.rule()), expected);
@@ -314,9 +319,9 @@ fn a_rule_against_a_name_counts_for_whoever_had_to_make_way_for_it() {
         ..scope(&["*"], EffectSet::ALL)
     };
     let denied = Policy::default().explain(&client("ada", denying), &moved, now).out_of_scope;
-    assert_eq!(denied, Some(Part::Tools));
+    assert_eq!(denied, Some(RuleCondition::Tools));
     let only = client("ada", scope(&["delete"], EffectSet::ALL));
-    assert_eq!(Policy::default().explain(&only, &moved, now).out_of_scope, Some(Part::Tools));
+    assert_eq!(Policy::default().explain(&only, &moved, now).out_of_scope, Some(RuleCondition::Tools));
 }
 
 /// A clock that a test sets.
@@ -342,13 +347,13 @@ impl Clock for SetClock {
 async fn lists_and_calls_follow_the_clock() {
     let clock = SetClock::at(at("2026-11-13T08:59"));
     let nights = Policy {
-        rules: vec![Rule {
+        rules: vec![PolicyRule {
             tools: Pattern::new(&["stub_read", "stub://a"]).unwrap(),
-            ..rule("policy[0]", when("09:00-17:00", &[], None), Verdict::Deny)
+            ..rule("policy[0]", when("09:00-17:00", &[], None), RuleAction::Deny)
         }],
         zone: vienna(),
     };
-    let (gate, _) = gate(vec![Box::new(Authorize::new(nights, clock.clone()))]);
+    let (gate, _) = gate(vec![Box::new(ActivePolicy::new(nights, clock.clone()))]);
     for (time, hidden) in
         [("2026-11-13T08:59", false), ("2026-11-13T09:00", true), ("2026-11-13T17:00", false)]
     {
@@ -364,10 +369,10 @@ async fn lists_and_calls_follow_the_clock() {
     }
 }
 
-/// One list is decided at one moment, however long it takes.
+/// One list is decided at one time, however long it takes.
 #[tokio::test]
 async fn a_list_is_of_one_moment() {
-    /// Goes on by a minute whenever it is asked.
+    /// Advances by a minute with every read.
     struct Hurried(Mutex<SystemTime>);
     impl Clock for Hurried {
         fn now(&self) -> SystemTime {
@@ -377,7 +382,7 @@ async fn a_list_is_of_one_moment() {
         }
     }
     let clock = Arc::new(Hurried(Mutex::new(at("2026-11-13T08:56").into())));
-    let (gate, _) = gate(vec![Box::new(Authorize::new(policy(when("09:00-17:00", &[], None)), clock))]);
+    let (gate, _) = gate(vec![Box::new(ActivePolicy::new(policy(when("09:00-17:00", &[], None)), clock))]);
     let counts: Vec<usize> = (0..6).map(|_| gate.tools(&caller("ada")).unwrap().len()).collect();
     assert_eq!(counts, [11, 11, 11, 0, 0, 0]);
 }
@@ -386,50 +391,50 @@ async fn a_list_is_of_one_moment() {
 async fn clients_hear_when_a_window_opens_or_closes() {
     let clock = SetClock::at(at("2026-11-13T08:59:30"));
     let (registry, _) = registry();
-    let (changes, mut heard) = (registry.changes(), registry.subscribe());
-    let authorize = Authorize::new(policy(when("09:00-17:00", &[], None)), clock.clone());
+    let (changes, mut received) = (registry.changes(), registry.subscribe());
+    let authorize = ActivePolicy::new(policy(when("09:00-17:00", &[], None)), clock.clone());
     let _gate = Gate::new(registry, vec![Box::new(authorize.clone())]);
     let watching = tokio::spawn(announce_windows(authorize.clone(), changes));
     let pass = async |seconds: u64| {
-        // Both clocks go on together.
+        // Both clocks advance together.
         let now = Timestamp::try_from(clock.now()).unwrap();
         clock.set(now + SignedDuration::from_secs(seconds.cast_signed()));
         tokio::time::sleep(Duration::from_secs(seconds)).await;
         settle().await;
     };
-    let mut told = move || std::iter::from_fn(|| heard.try_recv().ok()).collect::<Vec<_>>();
-    let all = [Change::Tools, Change::Prompts, Change::Resources];
+    let mut announced = move || std::iter::from_fn(|| received.try_recv().ok()).collect::<Vec<_>>();
+    let all = [CatalogChange::Tools, CatalogChange::Prompts, CatalogChange::Resources];
     settle().await;
     pass(29).await;
-    assert_eq!(told(), []);
+    assert_eq!(announced(), []);
     pass(2).await;
-    assert_eq!(told(), all, "the window has opened");
+    assert_eq!(announced(), all, "the window has opened");
     pass(600).await;
-    assert_eq!(told(), [], "nothing happens in it");
-    // The clock is set: found out within a minute.
+    assert_eq!(announced(), [], "nothing happens in it");
+    // The clock is set: detected within a minute.
     clock.set(at("2026-11-13T18:00"));
     pass(61).await;
-    assert_eq!(told(), all);
-    // Another policy whose next change is sooner than the next look.
+    assert_eq!(announced(), all);
+    // A new policy whose next change is before the next poll.
     authorize.replace(policy(when("", &[], Some("2026-11-13T17:01:41Z"))));
     settle().await;
     pass(30).await;
-    assert_eq!(told(), []);
+    assert_eq!(announced(), []);
     pass(11).await;
-    assert_eq!(told(), all, "the rule has ended");
+    assert_eq!(announced(), all, "the rule has ended");
     pass(100_000).await;
-    assert_eq!(told(), []);
+    assert_eq!(announced(), []);
     watching.abort();
 }
 
-/// Lets the other task do what it can do now.
+/// Lets the other task run.
 async fn settle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
 }
 
-fn some_when() -> impl Strategy<Value = When> {
+fn some_when() -> impl Strategy<Value = RuleSchedule> {
     let hours =
         prop::option::of((0u16..24, 0u16..4, 0u16..=24).prop_filter_map("no time", |(from, quarter, to)| {
             Hours::parse(&format!("{from:02}:{:02}-{to:02}:00", quarter * 15))
@@ -440,11 +445,11 @@ fn some_when() -> impl Strategy<Value = When> {
     );
     let until =
         prop::option::of((0i64..20 * 24).prop_map(|hours| start() + SignedDuration::from_hours(hours)));
-    (hours, days, until).prop_map(|(hours, days, until)| When { hours, days, until })
+    (hours, days, until).prop_map(|(hours, days, until)| RuleSchedule { hours, days, until })
 }
 
 fn start() -> Timestamp {
-    // Both days on which clocks are changed are near: 25 October in Vienna, 1 November in New York.
+    // Near both clock changes: 25 October in Vienna, 1 November in New York.
     "2026-10-20T00:00:00Z".parse().unwrap()
 }
 
@@ -475,21 +480,21 @@ prop_compose! {
         reach in prop::option::of(prop::sample::select(vec![Reach::Local, Reach::Outside])),
         labels in prop::option::of(prop::sample::select(vec![Labels::NONE, Labels::FOREIGN])),
         when in some_when(),
-        decision in prop::sample::select(vec![Verdict::Allow, Verdict::Ask, Verdict::Deny]),
-    ) -> Rule {
-        Rule { name: String::new(), clients, tools, origins, effects, reach, labels, when, decision }
+        decision in prop::sample::select(vec![RuleAction::Allow, RuleAction::Ask, RuleAction::Deny]),
+    ) -> PolicyRule {
+        PolicyRule { name: String::new(), clients, tools, origins, effects, reach, labels, when, decision }
     }
 }
 
 prop_compose! {
     fn some_policy()(rules in prop::collection::vec(some_rule(), 0..8), zone in some_zone()) -> Policy {
-        let named = rules.into_iter().enumerate().map(|(at, rule)| Rule { name: format!("policy[{at}]"), ..rule });
+        let named = rules.into_iter().enumerate().map(|(at, rule)| PolicyRule { name: format!("policy[{at}]"), ..rule });
         Policy { rules: named.collect(), zone }
     }
 }
 
-/// The rules as the documents tell them, without any regard to cost.
-fn told_by_the_book(policy: &Policy, who: &Caller, listing: &Listing<'_>, now: Timestamp) -> String {
+/// A reference implementation from the documentation, without regard to cost.
+fn reference_decision(policy: &Policy, who: &Caller, listing: &PolicySubject<'_>, now: Timestamp) -> String {
     let scope = &who.client.scope;
     if !scope.allow.matches(listing.name) || !scope.effects.contains(listing.effect) {
         return "deny by scope".to_owned();
@@ -526,7 +531,7 @@ fn told_by_the_book(policy: &Policy, who: &Caller, listing: &Listing<'_>, now: T
     match matching {
         Some(rule) => format!("{} by {}", rule.decision.as_str(), rule.name),
         None => {
-            let (verdict, name) = default_for(listing.effect, listing.reach, listing.unruled);
+            let (verdict, name) = default_action(listing.effect, listing.reach, listing.default_decision);
             format!("{} by {name}", verdict.as_str())
         }
     }
@@ -551,16 +556,16 @@ proptest! {
         let now = start() + SignedDuration::from_mins(minutes);
         let scope = portcullis_core::Scope { allow, deny: None, effects, view: ToolView::All };
         let who = Caller { origin, ..client(name, scope) };
-        let listing = Listing { name: tool, effect, reach, labels, ..READ };
+        let listing = PolicySubject { name: tool, effect, reach, labels, ..READ };
         let decided = policy.decide(&who, &listing, now);
         let explained = policy.explain(&who, &listing, now);
         prop_assert_eq!(&decided, &explained.decision);
-        let told = format!("{} by {}", decided.as_str(), decided.rule());
-        prop_assert_eq!(&told, &told_by_the_book(&policy, &who, &listing, now));
-        // The rule that is named is the last that was looked at, and the only one that matched.
+        let decision_text = format!("{} by {}", decided.as_str(), decided.rule());
+        prop_assert_eq!(&decision_text, &reference_decision(&policy, &who, &listing, now));
+        // The named rule is the last evaluated one, and the only match.
         let matched: Vec<&str> =
             explained.considered.iter().filter(|(_, part)| part.is_none()).map(|(rule, _)| rule.name.as_str()).collect();
-        if told.contains("policy[") {
+        if decision_text.contains("policy[") {
             prop_assert_eq!(matched, [decided.rule()]);
         } else {
             prop_assert!(matched.is_empty());
@@ -575,7 +580,7 @@ proptest! {
         let in_force = policy.in_force(now);
         let next = policy.next_change(now);
         let end = next.unwrap_or(now + SignedDuration::from_hours(16 * 24));
-        // Clocks are changed, windows begin and rules end at full quarters.
+        // Clock changes, windows and ends fall on quarter hours.
         let quarter = 900 - now.as_second().rem_euclid(900);
         let mut moment = now + SignedDuration::from_secs(quarter);
         while moment < end {

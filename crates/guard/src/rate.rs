@@ -1,7 +1,6 @@
-//! How fast a client may call.
+//! Rate limit: one token bucket per client, for calls and lists alike.
 //!
-//! One bucket per client, for calls and lists alike. Names that nobody registered draw from it too: probing is
-//! not free.
+//! Unregistered names draw from it too, so probing is not free.
 
 use crate::metrics::Metrics;
 use arc_swap::ArcSwap;
@@ -14,62 +13,70 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many clients have a bucket at once. More than any configuration holds; a bucket is some hundred bytes.
+/// Bound on buckets. More clients than any configuration has; a bucket is some hundred bytes.
 const CLIENTS_MAX: usize = 10_000;
-/// After how many checks the buckets are counted. Counting touches every shard of the map.
+/// Checks between counts of the buckets. Counting touches every shard of the map.
 const CHECKS_BETWEEN_COUNTS: u32 = 1_024;
 
-/// How fast, and how many at once.
+/// Rate and burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSettings {
     pub per_second: NonZeroU32,
     pub burst: NonZeroU32,
 }
 
-type Limiter<C> = RateLimiter<String, DashMapStateStore<String>, C, NoOpMiddleware<<C as Clock>::Instant>>;
+type KeyedRateLimiter<C> =
+    RateLimiter<String, DashMapStateStore<String>, C, NoOpMiddleware<<C as Clock>::Instant>>;
 
-/// The rate limit in force. Cheap to clone; every clone is the same limit.
-pub struct Rate<C: Clock = DefaultClock> {
+/// The active rate limit. Clones share state.
+pub struct ClientRateLimiter<C: Clock = DefaultClock> {
     inner: Arc<Inner<C>>,
 }
 
 struct Inner<C: Clock> {
-    current: ArcSwap<Current<C>>,
+    current: ArcSwap<RateLimiterState<C>>,
     checks: AtomicU32,
     clients_max: usize,
     clock: C,
     metrics: Metrics,
 }
 
-struct Current<C: Clock> {
+struct RateLimiterState<C: Clock> {
     settings: RateSettings,
-    limiter: Limiter<C>,
+    limiter: KeyedRateLimiter<C>,
 }
 
-impl<C: Clock> Clone for Rate<C> {
+impl<C: Clock> Clone for ClientRateLimiter<C> {
     fn clone(&self) -> Self {
-        Rate { inner: self.inner.clone() }
+        ClientRateLimiter { inner: self.inner.clone() }
     }
 }
 
-impl Rate {
-    pub fn new(settings: RateSettings, metrics: Metrics) -> Rate {
-        Rate::with_clock(settings, metrics, DefaultClock::default())
+impl ClientRateLimiter {
+    pub fn new(settings: RateSettings, metrics: Metrics) -> ClientRateLimiter {
+        ClientRateLimiter::with_clock(settings, metrics, DefaultClock::default())
     }
 }
 
-impl<C: Clock + Clone> Rate<C> {
-    /// Builds the limit on a clock of the caller's, so that tests need not wait.
-    pub fn with_clock(settings: RateSettings, metrics: Metrics, clock: C) -> Rate<C> {
-        Rate::bounded(settings, metrics, clock, CLIENTS_MAX)
+impl<C: Clock + Clone> ClientRateLimiter<C> {
+    /// Injects a clock, so that tests need not wait.
+    pub fn with_clock(settings: RateSettings, metrics: Metrics, clock: C) -> ClientRateLimiter<C> {
+        ClientRateLimiter::bounded(settings, metrics, clock, CLIENTS_MAX)
     }
 
-    fn bounded(settings: RateSettings, metrics: Metrics, clock: C, clients_max: usize) -> Rate<C> {
-        let current = ArcSwap::from_pointee(Current::new(settings, clock.clone()));
-        Rate { inner: Arc::new(Inner { current, checks: AtomicU32::new(0), clients_max, clock, metrics }) }
+    fn bounded(
+        settings: RateSettings,
+        metrics: Metrics,
+        clock: C,
+        clients_max: usize,
+    ) -> ClientRateLimiter<C> {
+        let current = ArcSwap::from_pointee(RateLimiterState::new(settings, clock.clone()));
+        ClientRateLimiter {
+            inner: Arc::new(Inner { current, checks: AtomicU32::new(0), clients_max, clock, metrics }),
+        }
     }
 
-    /// Changes the limit. If nothing changes, nobody's bucket does either.
+    /// Changes the limit. Keeps the buckets if nothing changes.
     pub fn configure(&self, settings: RateSettings) {
         if self.inner.current.load().settings != settings {
             self.start_over(settings);
@@ -77,7 +84,7 @@ impl<C: Clock + Clone> Rate<C> {
     }
 
     fn start_over(&self, settings: RateSettings) {
-        self.inner.current.store(Arc::new(Current::new(settings, self.inner.clock.clone())));
+        self.inner.current.store(Arc::new(RateLimiterState::new(settings, self.inner.clock.clone())));
     }
 
     fn check(&self, caller: &Caller) -> Result<(), ToolError> {
@@ -91,28 +98,28 @@ impl<C: Clock + Clone> Rate<C> {
         })
     }
 
-    fn tidy(&self, current: &Current<C>) {
+    fn tidy(&self, current: &RateLimiterState<C>) {
         if current.limiter.len() <= self.inner.clients_max {
             return;
         }
-        // Full buckets are like no buckets.
+        // A full bucket is equivalent to none.
         current.limiter.retain_recent();
         current.limiter.shrink_to_fit();
-        // All of them in use at once: forgetting costs one more burst each, and keeps the bound.
+        // All in use at once: a reset gives each client one more burst, and keeps the bound.
         if current.limiter.len() > self.inner.clients_max {
             self.start_over(current.settings);
         }
     }
 }
 
-impl<C: Clock> Current<C> {
-    fn new(settings: RateSettings, clock: C) -> Current<C> {
+impl<C: Clock> RateLimiterState<C> {
+    fn new(settings: RateSettings, clock: C) -> RateLimiterState<C> {
         let quota = Quota::per_second(settings.per_second).allow_burst(settings.burst);
-        Current { settings, limiter: RateLimiter::dashmap_with_clock(quota, clock) }
+        RateLimiterState { settings, limiter: RateLimiter::dashmap_with_clock(quota, clock) }
     }
 }
 
-impl<C> Layer for Rate<C>
+impl<C> Layer for ClientRateLimiter<C>
 where
     C: Clock + Clone + Send + Sync,
     C::Instant: Send + Sync,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::testing::{call, call_by, caller, gate, told};
+use crate::testing::{call, call_by, caller, gate, outcome_text};
 use governor::clock::FakeRelativeClock;
 use portcullis_core::{ErrorKind, Gate};
 use std::time::Duration;
@@ -9,9 +9,12 @@ fn settings(per_second: u32, burst: u32) -> RateSettings {
     RateSettings { per_second: number(per_second), burst: number(burst) }
 }
 
-fn limited(per_second: u32, burst: u32) -> (Gate, Rate<FakeRelativeClock>, FakeRelativeClock, Metrics) {
+fn limited(
+    per_second: u32,
+    burst: u32,
+) -> (Gate, ClientRateLimiter<FakeRelativeClock>, FakeRelativeClock, Metrics) {
     let (clock, metrics) = (FakeRelativeClock::default(), Metrics::new());
-    let rate = Rate::with_clock(settings(per_second, burst), metrics.clone(), clock.clone());
+    let rate = ClientRateLimiter::with_clock(settings(per_second, burst), metrics.clone(), clock.clone());
     (gate(vec![Box::new(rate.clone())]).0, rate, clock, metrics)
 }
 
@@ -56,7 +59,7 @@ async fn unknown_names_resources_and_lists_cost_too() {
     assert!(gate.tools(&caller("ada")).is_ok());
     assert!(gate.resources(&caller("ada")).await.is_ok());
     assert!(gate.prompts(&caller("ada")).is_err());
-    assert!(told(&gate.call(call("stub_read")).await).starts_with("rate_limited"));
+    assert!(outcome_text(&gate.call(call("stub_read")).await).starts_with("rate_limited"));
     assert!(metrics.encode().contains("portcullis_rate_limited_total 2\n"));
 }
 
@@ -80,20 +83,20 @@ async fn a_new_limit_holds_at_once_and_the_same_one_refills_nothing() {
 #[test]
 fn the_number_of_buckets_has_a_bound() {
     let clock = FakeRelativeClock::default();
-    let rate = Rate::bounded(settings(1, 5), Metrics::new(), clock.clone(), 10);
+    let rate = ClientRateLimiter::bounded(settings(1, 5), Metrics::new(), clock.clone(), 10);
     let visit = |from: u32, clients: u32| {
         for n in from..from + clients {
             rate.check(&caller(&format!("client-{n}"))).unwrap();
         }
     };
     let buckets = || rate.inner.current.load().limiter.len();
-    // Idle ones go first.
+    // Idle buckets go first.
     visit(0, CHECKS_BETWEEN_COUNTS);
     assert_eq!(buckets(), CHECKS_BETWEEN_COUNTS as usize);
     clock.advance(Duration::from_secs(60));
     visit(10_000, 1);
     assert_eq!(buckets(), 1);
-    // If all are busy, all go.
+    // If all are in use, all go.
     visit(20_000, CHECKS_BETWEEN_COUNTS);
     assert!(buckets() <= 10 + 1, "{}", buckets());
 }

@@ -1,60 +1,60 @@
-//! Keeps secrets out of everything that leaves.
+//! Redaction: removes secrets from everything that leaves the hub.
 //!
-//! Everything below this layer may hold secrets; nothing above may. Outputs, errors, and what a call says while it
-//! runs (progress, logs, questions) all pass here. A value is known in any case, escaped, encoded or packed, and that up
-//! to three times, and split by separators; the tokens of well-known providers are known by their shape. What cannot be
-//! checked within its budget is withheld. A secret of which parts are missing, or enciphered, is not recognised.
+//! Below this layer data may hold secrets; above it must not. Outputs, errors, and messages during a call (progress, logs,
+//! requests to the client) all pass it. A known value is found in any case, escaped, encoded or compressed up to three
+//! levels deep, and split by separators; tokens of well-known providers are found by their shape. Text that cannot be checked
+//! within the budget is withheld. Limits: a secret with parts missing, or encrypted, is not recognized.
 //!
-//! `forms` writes a secret in the ways it travels, `index` and `split` find them, `view`, `runs`, `base58` and `packed`
-//! undo escapes, encodings and compression, `shapes` knows tokens, those of `providers`, `scan` puts it all together within a
-//! `budget`, and `stream` does it piece by piece. What is large is scrubbed by the `scrub_pool`, not on an async worker.
-//! `look_alikes` and `guesses` keep a client from finding a weak secret by reading back guesses.
+//! `encoded_forms` writes a secret in its usual encodings; `literal_index` and `split` find those; `decoded_view`,
+//! `encoded_runs`, `base58` and `packed` undo escapes, encodings and compression; `token_shapes` and `providers` know tokens;
+//! `scan` combines all within a `budget`; `stream` works incrementally. Large texts go to the `scrub_pool`, not an async
+//! worker. `look_alikes` and `guesses` keep a client from using redaction as an oracle for a weak secret.
 
 mod base58;
 mod budget;
-mod forms;
+mod decoded_view;
+mod encoded_forms;
+mod encoded_runs;
 mod guesses;
-mod index;
+mod literal_index;
 mod look_alikes;
 mod packed;
 mod providers;
-mod runs;
 mod scan;
 mod scrub_pool;
-mod shapes;
 mod split;
 mod stream;
-mod view;
+mod token_shapes;
 
 pub use guesses::GuessAlert;
 pub use scan::MASK_BEGINS;
-pub use stream::Scrubber;
+pub use stream::StreamRedactor;
 
 use crate::contain;
 use arc_swap::ArcSwap;
-use budget::{Budget, OverBudget};
+use budget::{OverBudget, ScanBudget};
 use guesses::{Guesses, Reader};
 use portcullis_core::{
-    Answers, AskKind, AskRefused, BoxFuture, Call, Client, InputRequired, Layer, Limits, LogMessage, Next,
-    Outcome, Output, Peer, Progress, Question, Scope, Scrub, Secret, ToolError, Trail, scrub_off_worker,
-    value_size,
+    BoxFuture, Call, CallLimits, Client, InputRefusal, InputRequestKind, InputRequired, InputResponses,
+    KeyedInputRequest, Layer, LogMessage, Next, Outcome, Output, Peer, Progress, Scope, Scrub, Secret,
+    ToolError, Trail, scrub_off_worker, value_size,
 };
 use scan::{Masks, Scan};
-use scrub_pool::{ScrubPool, Waiter};
+use scrub_pool::{ScrubPool, ScrubRequester};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::time::Instant;
 
-/// A shorter value stands in ordinary text by chance, and masking it would spoil replies and hide nothing.
+/// A shorter value occurs in ordinary text by chance; masking it would damage results and hide nothing.
 const VALUE_BYTES_MIN: usize = 8;
-/// How many secrets there may be. The index grows with them.
+/// Bound on secrets. The index grows with them.
 const SECRETS_MAX: usize = 10_000;
-/// Who reads what the hub says outside of calls. No client can have such a name.
+/// The reader of messages outside calls. Not a valid client name.
 const MESSAGES: &str = "(messages outside of calls)";
 
-/// Why a secret cannot be masked.
+/// Why a secret cannot be redacted.
 #[derive(Debug, thiserror::Error)]
 pub enum RedactError {
     #[error(
@@ -67,7 +67,7 @@ pub enum RedactError {
     TooMany { count: usize },
 }
 
-/// What becomes of tokens that nobody told us about, but whose shape says what they are.
+/// What to do with unknown tokens that are recognized by shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TokenShapes {
     #[default]
@@ -75,27 +75,27 @@ pub enum TokenShapes {
     Leave,
 }
 
-/// Knows what must not leave. Cheap to clone; every clone knows the same.
+/// Redacts known secrets and tokens. Clones share state.
 #[derive(Clone)]
 pub struct Redactor {
-    known: Arc<Knowledge>,
-    /// Who reads what is scrubbed, if a client does.
+    known: Arc<RedactorState>,
+    /// The client that reads the redacted text, if any.
     reader: Option<Arc<Reader>>,
 }
 
-struct Knowledge {
+struct RedactorState {
     masks: ArcSwap<Masks>,
     leaves_shapes: AtomicBool,
-    /// Grows after every change.
+    /// Incremented after every change.
     generation: AtomicU64,
     guesses: Guesses,
 }
 
 impl Redactor {
-    /// Knows the given values by name, and tokens by their shape.
+    /// Redacts the given values by name, and tokens by shape.
     pub fn new(secrets: &[(String, Secret<String>)]) -> Result<Redactor, RedactError> {
         let masks = ArcSwap::from_pointee(Masks::new(secrets)?);
-        let known = Knowledge {
+        let known = RedactorState {
             masks,
             leaves_shapes: AtomicBool::new(false),
             generation: AtomicU64::new(0),
@@ -104,12 +104,12 @@ impl Redactor {
         Ok(Redactor { known: Arc::new(known), reader: None })
     }
 
-    /// Returns one that knows the same and counts what the caller reads.
+    /// Returns a redactor that counts what the caller reads.
     pub(crate) fn for_call(&self, call: &Call) -> Redactor {
         self.read_by(Reader { client: call.caller.client.clone(), trail: call.trail.clone() })
     }
 
-    /// Returns one that knows the same, for what the hub says to clients outside of calls. All of them count together.
+    /// Returns a redactor for messages outside calls, which are counted together.
     pub fn for_messages(&self) -> Redactor {
         let (name, scope) = (MESSAGES.to_owned(), Scope::everything());
         let client = Arc::new(Client { name, scope, token: None });
@@ -120,12 +120,12 @@ impl Redactor {
         Redactor { known: self.known.clone(), reader: Some(Arc::new(reader)) }
     }
 
-    /// Returns which clients read as if they guessed a secret.
+    /// Returns the clients that read as if they guessed a secret.
     pub fn alerts(&self) -> Vec<GuessAlert> {
         self.known.guesses.alerts()
     }
 
-    /// Says what becomes of the tokens of others from now on. Portcullis' own are masked in any case.
+    /// Sets whether tokens of other services are masked. Portcullis' own always are.
     pub fn set_shapes(&self, shapes: TokenShapes) {
         let leaves = shapes == TokenShapes::Leave;
         if self.known.leaves_shapes.swap(leaves, Ordering::AcqRel) != leaves {
@@ -139,29 +139,29 @@ impl Redactor {
         self
     }
 
-    /// Last, so that whoever sees the new number scrubs with what is new.
+    /// Called after a change, so that a reader of the new generation uses the new state.
     fn changed(&self) {
         self.known.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Knows other values from now on. If one of them is refused, nothing changes.
+    /// Replaces the known values. If one is refused, nothing changes.
     pub fn replace(&self, secrets: &[(String, Secret<String>)]) -> Result<(), RedactError> {
         self.known.masks.store(Arc::new(Masks::new(secrets)?));
         self.changed();
         Ok(())
     }
 
-    /// Returns the text without secrets; the same text, if there are none.
+    /// Returns the redacted text; borrowed if there are no secrets.
     pub fn scrub<'t>(&self, text: &'t str) -> Cow<'t, str> {
         scrub_off_worker(text.len(), || self.scan(&self.known.masks.load()).scrub(text))
     }
 
-    /// Returns something that scrubs a text which arrives in pieces.
-    pub fn scrubber(&self) -> Scrubber {
-        Scrubber::new(self.clone())
+    /// Returns a redactor for text that arrives in chunks.
+    pub fn scrubber(&self) -> StreamRedactor {
+        StreamRedactor::new(self.clone())
     }
 
-    /// Replaces every secret in the error that its caller would read. The source goes to the log, not to the caller.
+    /// Redacts the parts of an error that the caller reads. The source goes only to the log.
     pub fn scrub_error(&self, error: &mut ToolError) {
         let masks = self.known.masks.load();
         let mut scan = self.scan(&masks);
@@ -171,16 +171,16 @@ impl Redactor {
             scan.scrub_in_place(&mut foreign.message);
             foreign.data = foreign.data.take().and_then(|data| scan.scrubbed_raw(data));
         }
-        // Under another name an answer could not come back.
+        // A redacted key could not be matched with its response.
         let is_unclean = error.input.as_deref().is_some_and(|input| {
             input.questions.iter().any(|question| scan.scrub(&question.key) != question.key)
         });
         if is_unclean {
-            *error = ToolError::unavailable("the server asks something under a name that holds a secret")
-                .hint("an administrator can report this to whoever offers the server");
+            *error = ToolError::unavailable("the server sent an input request whose key holds a secret")
+                .hint("an administrator can report this to the author of the server");
         }
         if let Some(input) = &mut error.input {
-            // What the hub made up itself holds no secret.
+            // `approved` is from the hub and holds no secret.
             let InputRequired { questions, state, more, approved: _ } = &mut **input;
             questions.iter_mut().for_each(|question| scan.scrub_value(&mut question.ask.params));
             state.iter_mut().for_each(|state| scan.scrub_in_place(state));
@@ -191,16 +191,16 @@ impl Redactor {
     pub fn scrub_output(&self, output: &mut Output) {
         let masks = self.known.masks.load();
         let mut scan = self.scan(&masks);
-        // Texts are visited as copies here, and a result that is only passed on may be large.
+        // `visit_texts` copies; a forwarded result may be large and rarely holds a secret.
         if let Output::Raw(raw) = output {
             match scan.regions(raw.get().as_bytes()) {
                 Ok(regions) if regions.is_empty() => return,
                 Ok(_) => scan = self.scan(&masks),
-                // What is spent stays spent: everything below is withheld without another look.
+                // The spent budget is kept, so everything below is withheld without a second scan.
                 Err(OverBudget) => {}
             }
         }
-        // Core rebuilds every object that it visits; ours are rebuilt only where a key changes.
+        // `visit_texts` rebuilds every object; `scrub_value` only those with a changed key.
         let mut structured = None;
         if let Output::Tool(tool) = output {
             structured = tool.structured.take();
@@ -216,7 +216,7 @@ impl Redactor {
         let leaves = self.known.leaves_shapes.load(Ordering::Acquire);
         let shapes = if leaves { TokenShapes::Leave } else { TokenShapes::Mask };
         let counted = self.reader.as_deref().map(|reader| (reader, &self.known.guesses));
-        Scan { masks, shapes, budget: Budget::new(), counted }
+        Scan { masks, shapes, budget: ScanBudget::new(), counted }
     }
 }
 
@@ -234,21 +234,21 @@ impl Scrub for Redactor {
     }
 }
 
-/// The layer: scrubs what comes back, and what is said on the way.
-pub(crate) struct Redact {
+/// The redaction layer: outcomes, and messages during the call.
+pub(crate) struct RedactionLayer {
     redactor: Redactor,
     pool: ScrubPool,
-    /// What no call may go beyond, whatever its tool declares.
-    ceiling: Limits,
+    /// The upper bound on all calls, whatever their tools declare.
+    ceiling: CallLimits,
 }
 
-impl Redact {
-    pub(crate) fn new(redactor: Redactor, ceiling: Limits) -> Redact {
-        Redact { redactor, pool: ScrubPool::default(), ceiling }
+impl RedactionLayer {
+    pub(crate) fn new(redactor: Redactor, ceiling: CallLimits) -> RedactionLayer {
+        RedactionLayer { redactor, pool: ScrubPool::default(), ceiling }
     }
 
-    /// Errors quote arguments and upstream text, so they are scrubbed too.
-    async fn scrubbed(&self, redactor: Redactor, mut outcome: Outcome, waiter: &Waiter) -> Outcome {
+    /// Redacts the outcome. Errors quote arguments and upstream text, so they are redacted too.
+    async fn scrubbed(&self, redactor: Redactor, mut outcome: Outcome, waiter: &ScrubRequester) -> Outcome {
         let bytes = match &outcome {
             Ok(output) => output.size(),
             Err(error) => error_size(error),
@@ -264,7 +264,7 @@ impl Redact {
     }
 }
 
-/// Returns about how many bytes of an error its caller would read.
+/// Returns the approximate size of the parts of an error that the caller reads.
 fn error_size(error: &ToolError) -> usize {
     let own = error.message.len() + error.hints.iter().map(String::len).sum::<usize>();
     let foreign = error.foreign.as_ref().map_or(0, |foreign| {
@@ -281,35 +281,35 @@ fn members_size(members: &Map<String, Value>) -> usize {
     members.iter().map(|(key, value)| key.len() + value_size(value)).sum()
 }
 
-impl Layer for Redact {
+impl Layer for RedactionLayer {
     fn call<'a>(&'a self, mut call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         let redactor = self.redactor.for_call(&call);
         let peer = RedactedPeer { peer: call.ctx.peer, redactor: redactor.clone() };
         call.ctx.peer = Arc::new(peer);
-        // The deadline is kept further in; here it bounds how long a large outcome waits to be scrubbed.
+        // An inner layer enforces the deadline; here it bounds the wait for redaction of a large outcome.
         let deadline = contain::declared(&call).at_most(self.ceiling).deadline();
         let (client, cancel) = (call.caller.client.clone(), call.ctx.cancel.clone());
         let (trail, started) = (call.trail.clone(), Instant::now());
         Box::pin(async move {
             let outcome = next.run(call).await;
             let due = started + deadline + trail.waits.total();
-            let waiter = Waiter { client, deadline, due, cancel };
+            let waiter = ScrubRequester { client, deadline, due, cancel };
             self.scrubbed(redactor, outcome, &waiter).await
         })
     }
 }
 
-/// The other end of the call, to which no secret is told.
+/// The client end of the call, redacted.
 struct RedactedPeer {
     peer: Arc<dyn Peer>,
     redactor: Redactor,
 }
 
 impl RedactedPeer {
-    /// What is said on the way keeps its order, so it is scrubbed where it is said.
-    fn scrub_said(&self, said: &mut Map<String, Value>) {
-        scrub_off_worker(members_size(said), || {
-            self.redactor.scan(&self.redactor.known.masks.load()).scrub_members(said);
+    /// Redacts in place, because messages must keep their order.
+    fn scrub_params(&self, params: &mut Map<String, Value>) {
+        scrub_off_worker(members_size(params), || {
+            self.redactor.scan(&self.redactor.known.masks.load()).scrub_members(params);
         });
     }
 }
@@ -320,21 +320,24 @@ impl Peer for RedactedPeer {
     }
 
     fn progress(&self, mut progress: Progress) {
-        self.scrub_said(&mut progress.said);
+        self.scrub_params(&mut progress.said);
         self.peer.progress(progress);
     }
 
     fn log(&self, mut message: LogMessage) {
-        self.scrub_said(&mut message.said);
+        self.scrub_params(&mut message.said);
         self.peer.log(message);
     }
 
-    fn elicited(&self, mut said: Map<String, Value>) {
-        self.scrub_said(&mut said);
-        self.peer.elicited(said);
+    fn elicitation_completed(&self, mut params: Map<String, Value>) {
+        self.scrub_params(&mut params);
+        self.peer.elicitation_completed(params);
     }
 
-    fn ask(&self, mut questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(
+        &self,
+        mut questions: Vec<KeyedInputRequest>,
+    ) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         let bytes = questions.iter().map(|question| value_size(&question.ask.params)).sum();
         scrub_off_worker(bytes, || {
             let masks = self.redactor.known.masks.load();
@@ -344,7 +347,7 @@ impl Peer for RedactedPeer {
         self.peer.ask(questions)
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.peer.offers(kind)
     }
 }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::testing::{Listener, call, gate, told};
+use crate::testing::{RecordingClient, call, gate, outcome_text};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use portcullis_core::{Content, Question, ToolOutput};
+use portcullis_core::{Content, KeyedInputRequest, ToolOutput};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -56,7 +56,7 @@ fn base64_is_seen_at_any_alignment() {
                 let encoded = engine.encode(format!("{before}{secret}{after}"));
                 let scrubbed = redactor.scrub(&encoded);
                 assert!(scrubbed.contains("[REDACTED:KEY]"), "{before} {after} {encoded}");
-                // What is left does not tell the value: at most the bits of one byte at each end.
+                // The rest does not reveal the value: at most the bits of one byte at each end.
                 assert!(
                     scrubbed.len() <= "[REDACTED:KEY]".len() + encoded.len() - (secret.len() * 8 - 10) / 6
                 );
@@ -133,8 +133,8 @@ fn a_result_that_is_passed_on_is_scrubbed_or_withheld() {
 #[test]
 fn errors_and_their_questions_are_scrubbed() {
     let redactor = redactor(&[("KEY", "hunter2-hunter2")]);
-    let ask = portcullis_core::Ask::elicit("is it hunter2-hunter2?", json!({}));
-    let questions = vec![Question { key: "q".to_owned(), ask }];
+    let ask = portcullis_core::InputRequest::elicit("is it hunter2-hunter2?", json!({}));
+    let questions = vec![KeyedInputRequest { key: "q".to_owned(), ask }];
     let state = Some("state hunter2-hunter2".to_owned());
     let more = json!({ "_meta": { "x": "hunter2-hunter2" }, "hunter2-hunter2": 1 });
     let more = more.as_object().unwrap().clone();
@@ -164,19 +164,22 @@ async fn nothing_that_a_call_says_holds_a_secret() {
         let (gate, _) = gate(layers);
         let mut said = String::new();
         for line in lines {
-            let listener = Listener::new(None);
+            let listener = RecordingClient::new(None);
             let mut call = call(line);
             call.ctx.peer = listener.clone();
             let outcome = gate.call(call).await;
-            said.push_str(&format!("{}\n{}\n", listener.heard(), told(&outcome)));
+            said.push_str(&format!("{}\n{}\n", listener.received(), outcome_text(&outcome)));
         }
         said
     };
-    let redacted =
-        said(vec![Box::new(Redact::new(redactor(&[("KEY", "hunter2-hunter2")]), Limits::DEFAULT))]).await;
+    let redacted = said(vec![Box::new(RedactionLayer::new(
+        redactor(&[("KEY", "hunter2-hunter2")]),
+        CallLimits::DEFAULT,
+    ))])
+    .await;
     assert!(!redacted.contains("hunter2") && !redacted.contains("pcl_"), "{redacted}");
     assert!(redacted.contains("progress 1: [REDACTED:KEY]\ninfo stub: \"[REDACTED:KEY]\""), "{redacted}");
-    // Without the layer, each of them tells.
+    // Control: without the layer, each of them leaks.
     let bare = said(vec![]).await;
     assert_eq!(bare.matches("hunter2-hunter2").count() + bare.matches("pcl_").count(), 11, "{bare}");
 }

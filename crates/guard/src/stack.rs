@@ -1,35 +1,35 @@
-//! The order of the guards. Meant to be read aloud.
+//! The order of the layers, with the reason for each position.
 
-use crate::approve::{ApprovalDesk, ApprovalTimes, Approve};
-use crate::audit::{Audit, AuditHandle, AuditSettings};
-use crate::authorize::Authorize;
-use crate::commit::Commit;
-use crate::contain::Contain;
+use crate::approve::{ApprovalDesk, ApprovalLayer, ApprovalTimes};
+use crate::audit::{AuditHandle, AuditLayer, AuditSettings};
+use crate::authorize::ActivePolicy;
+use crate::commit::CommitLayer;
+use crate::contain::ContainmentLayer;
 use crate::live::LiveCalls;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
-use crate::rate::{Rate, RateSettings};
-use crate::redact::{Redact, RedactError, Redactor};
-use crate::validate::Validate;
-use portcullis_core::{Clock, Gate, Limits, Registry, Secret};
-use std::path::PathBuf;
+use crate::rate::{ClientRateLimiter, RateSettings};
+use crate::redact::{RedactError, RedactionLayer, Redactor};
+use crate::validate::ValidationLayer;
+use portcullis_core::{CallLimits, Clock, Gate, Registry, Secret};
+use portcullis_store::database::Database;
 use std::sync::Arc;
 
-/// What the guards need to know.
+/// The settings of all layers.
 pub struct GuardSettings {
     pub rate: RateSettings,
     pub policy: Policy,
-    /// Values that must not leave, by the name that is shown in their place.
+    /// Secrets to redact, by the name shown in their place.
     pub secrets: Vec<(String, Secret<String>)>,
     pub audit: AuditSettings,
-    /// The folder where approvals are kept.
-    pub approvals_dir: PathBuf,
+    /// Holds the approvals.
+    pub database: Database,
     pub approval_times: ApprovalTimes,
-    /// What no call may go beyond, whatever its tool declares.
-    pub ceiling: Limits,
+    /// The upper bound on all calls, whatever their tools declare.
+    pub ceiling: CallLimits,
 }
 
-/// Why the guards cannot take up their posts.
+/// Why the layers cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
     #[error(transparent)]
@@ -38,20 +38,20 @@ pub enum GuardError {
     Audit(#[source] std::io::Error),
 }
 
-/// What the rest of the hub holds of the guards.
+/// Handles of the layers for the rest of the hub.
 #[derive(Clone)]
-pub struct Handles {
+pub struct GuardHandles {
     pub metrics: Metrics,
     pub audit: AuditHandle,
-    pub policy: Authorize,
-    pub rate: Rate,
+    pub policy: ActivePolicy,
+    pub rate: ClientRateLimiter,
     pub redactor: Redactor,
     pub approvals: ApprovalDesk,
     pub live: LiveCalls,
 }
 
-impl Handles {
-    /// Puts new settings in force, for every call that begins from now on.
+impl GuardHandles {
+    /// Applies new settings, for every call that begins from now on.
     pub fn apply(&self, rate: RateSettings, policy: Policy, approval_times: ApprovalTimes) {
         self.rate.configure(rate);
         self.approvals.configure(approval_times);
@@ -59,43 +59,43 @@ impl Handles {
     }
 }
 
-/// Builds the gate with all guards before the registry. Nothing else outside tests builds one.
+/// Builds the gate with all layers in front of the registry. Nothing else outside tests builds one.
 pub fn stack(
     registry: Registry,
     settings: GuardSettings,
     clock: Arc<dyn Clock>,
-) -> Result<(Gate, Handles), GuardError> {
+) -> Result<(Gate, GuardHandles), GuardError> {
     let redactor = Redactor::new(&settings.secrets)?;
     let audit = AuditHandle::open(settings.audit, clock.clone()).map_err(GuardError::Audit)?;
-    let approvals = ApprovalDesk::open(&settings.approvals_dir, settings.approval_times, clock.clone());
+    let approvals = ApprovalDesk::open(&settings.database, settings.approval_times, clock.clone());
     let (metrics, live) = (Metrics::new(), LiveCalls::default());
-    let rate = Rate::new(settings.rate, metrics.clone());
-    let policy = Authorize::new(settings.policy, clock.clone());
+    let rate = ClientRateLimiter::new(settings.rate, metrics.clone());
+    let policy = ActivePolicy::new(settings.policy, clock.clone());
     let gate = Gate::new(
         registry,
         vec![
-            // Outermost: a refused call is still a recorded call, and the record holds what the caller really got.
-            Box::new(Audit::new(audit.clone(), clock, redactor.clone(), live.clone())),
-            // Counts every ending, refusals and timeouts included. Only the record is further out.
+            // Outermost: a refused call is still recorded, and the record holds what the caller really got.
+            Box::new(AuditLayer::new(audit.clone(), clock, redactor.clone(), live.clone())),
+            // Counts every outcome, refusals and timeouts included.
             Box::new(metrics.clone()),
-            // Everything below may hold secrets, nothing above may. Errors of all guards below pass here too.
-            Box::new(Redact::new(redactor.clone(), settings.ceiling)),
+            // Everything below may hold secrets, nothing above may. Errors of all layers below pass here too.
+            Box::new(RedactionLayer::new(redactor.clone(), settings.ceiling)),
             // Around everything that can hang or panic, so that a person who never answers ends as a timeout.
-            Box::new(Contain::new(settings.ceiling)),
-            // The cheapest refusal comes first. Names that nobody registered cost as much as any other.
+            Box::new(ContainmentLayer::new(settings.ceiling)),
+            // The cheapest refusal comes first. Unregistered names cost as much as any other.
             Box::new(rate.clone()),
-            // Before anything that knows the tool speaks: whoever may not see it must not hear of its schema.
+            // Before any layer that reveals the tool: a client that may not see it must not learn its schema.
             Box::new(policy.clone()),
             // Before approval: never ask a person about a call that cannot run.
-            Box::new(Validate::default()),
-            // Nor about one that may not run, because nobody could say afterwards that it did. Not further out:
-            // only what was allowed may make the disk work, and a refusal must not depend on the disk.
-            Box::new(Commit::new(audit.clone())),
-            // Innermost: what was approved is what runs, and nothing between can change it.
-            Box::new(Approve::new(approvals.clone(), policy.clone(), redactor.clone())),
+            Box::new(ValidationLayer::default()),
+            // Nor about one that may not run because it could not be recorded. Not further out: only allowed calls may
+            // cause disk writes, and a refusal must not depend on the disk.
+            Box::new(CommitLayer::new(audit.clone())),
+            // Innermost: the approved call is the call that runs, and no layer between can change it.
+            Box::new(ApprovalLayer::new(approvals.clone(), policy.clone(), redactor.clone())),
         ],
     );
-    Ok((gate, Handles { metrics, audit, policy, rate, redactor, approvals, live }))
+    Ok((gate, GuardHandles { metrics, audit, policy, rate, redactor, approvals, live }))
 }
 
 #[cfg(test)]

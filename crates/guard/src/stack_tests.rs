@@ -1,7 +1,8 @@
 use super::*;
-use crate::policy::{Rule, Verdict, When};
+use crate::policy::{PolicyRule, RuleAction, RuleSchedule};
 use crate::testing::{
-    Listener, Mood, StoppedClock, World, call, call_by, caller, client, gate, registry, scope, told,
+    ClientBehavior, RecordingClient, StoppedClock, StubState, call, call_by, caller, client, gate,
+    outcome_text, registry, scope,
 };
 use portcullis_core::{Arguments, Call, CallCtx, Effect, EffectSet, Pattern, SystemClock};
 use serde_json::{Value, json};
@@ -11,8 +12,8 @@ use std::time::{Duration, Instant};
 
 struct Hub {
     gate: Gate,
-    handles: Handles,
-    world: Arc<World>,
+    handles: GuardHandles,
+    world: Arc<StubState>,
     dir: tempfile::TempDir,
 }
 
@@ -20,16 +21,16 @@ fn rate(burst: u32) -> RateSettings {
     RateSettings { per_second: NonZeroU32::MIN, burst: NonZeroU32::new(burst).unwrap() }
 }
 
-/// Nobody waits.
+/// No waiting.
 fn times() -> ApprovalTimes {
     ApprovalTimes { wait: Duration::ZERO, ..ApprovalTimes::default() }
 }
 
 fn hidden(tools: &[&str]) -> Policy {
-    let (name, decision) = ("policy[0]".to_owned(), Verdict::Deny);
+    let (name, decision) = ("policy[0]".to_owned(), RuleAction::Deny);
     let (clients, tools) = (Pattern::any(), Pattern::new(tools).unwrap());
-    let when = When::default();
-    let rule = Rule {
+    let when = RuleSchedule::default();
+    let rule = PolicyRule {
         name,
         clients,
         tools,
@@ -51,9 +52,9 @@ fn hub(policy: Policy) -> Hub {
         policy,
         secrets: vec![("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()))],
         audit: AuditSettings::in_folder(dir.path()),
-        approvals_dir: dir.path().to_owned(),
+        database: portcullis_store::open(dir.path(), &[]).unwrap(),
         approval_times: times(),
-        ceiling: Limits::CEILING,
+        ceiling: CallLimits::CEILING,
     };
     let (gate, handles) = stack(registry, settings, Arc::new(StoppedClock)).unwrap_or_else(|e| panic!("{e}"));
     Hub { gate, handles, world, dir }
@@ -65,7 +66,7 @@ impl Hub {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Takes the folder of the audit log away and puts something in its place that is none.
+    /// Replaces the folder of the audit log by something that is not a folder.
     async fn break_audit(&self) {
         self.handles.audit.flush().await.unwrap();
         let path = self.dir.path().join("audit");
@@ -73,37 +74,37 @@ impl Hub {
         std::fs::write(&path, "").unwrap();
     }
 
-    /// Makes calls and tells of each: the answer, what the client heard meanwhile, and the end record.
+    /// Makes calls and renders each: the result, what the client received meanwhile, and the end record.
     async fn transcript(&self, answer: Option<Value>, lines: &[&str]) -> String {
-        let mut told_all = String::new();
+        let mut transcript = String::new();
         for line in lines {
-            let listener = Listener::new(answer.clone().map(Mood::Says));
-            // Whoever answers does so at once.
+            let listener = RecordingClient::new(answer.clone().map(ClientBehavior::Says));
+            // A client that answers does so at once.
             let wait = Duration::from_secs(if answer.is_some() { 20 } else { 0 });
             self.handles.approvals.configure(ApprovalTimes { wait, ..times() });
             let mut call = call(line);
             call.ctx.peer = listener.clone();
-            // Only a call that hangs may make time fly: the others wait for a real disk.
+            // Time is paused only for a call that hangs: the others wait for a real disk.
             let hangs = line.starts_with("stub_hang");
             hangs.then(tokio::time::pause);
-            let outcome = told(&self.gate.call(call).await);
+            let outcome = outcome_text(&self.gate.call(call).await);
             hangs.then(tokio::time::resume);
             self.handles.audit.flush().await.unwrap();
             let record = self.records().pop().unwrap();
             let word = |key: &str| record[key].as_str().unwrap_or("-").to_owned();
             let [decision, rule, outcome_word] = ["decision", "rule", "outcome"].map(word);
-            told_all.push_str(&format!("> {line}\n{outcome}\n"));
-            for heard in listener.heard().lines() {
-                told_all.push_str(&format!("heard: {heard}\n"));
+            transcript.push_str(&format!("> {line}\n{outcome}\n"));
+            for received in listener.received().lines() {
+                transcript.push_str(&format!("received: {received}\n"));
             }
             let approval = record["approval"].as_str().map(|note| format!(", approved as {note}"));
             let approval = approval.unwrap_or_default();
-            told_all.push_str(&format!("audit: {decision} by {rule}, {outcome_word}{approval}\n\n"));
+            transcript.push_str(&format!("audit: {decision} by {rule}, {outcome_word}{approval}\n\n"));
         }
         for approval in self.handles.approvals.approvals().list().unwrap() {
-            told_all = told_all.replace(&approval.id, "<id>");
+            transcript = transcript.replace(&approval.id, "<id>");
         }
-        told_all
+        transcript
     }
 }
 
@@ -140,8 +141,8 @@ async fn a_day_at_the_gate() {
     ok: {
       "text": "key [REDACTED:KEY]"
     } | text | key [REDACTED:KEY]
-    heard: progress 1: key [REDACTED:KEY]
-    heard: info stub: "key [REDACTED:KEY]"
+    received: progress 1: key [REDACTED:KEY]
+    received: info stub: "key [REDACTED:KEY]"
     audit: allow by default:read, ok
 
     > stub_write {"text":"it"}
@@ -150,9 +151,9 @@ async fn a_day_at_the_gate() {
 
     > stub_erase {"text":"hunter2-hunter2"}
     ok: did [REDACTED:KEY]
-    heard: progress 0: waiting for a person; `portcullis approvals approve <id>` lets the call run
-    heard: portcullis_approval_<id>? Portcullis asks: client `ada` wants to run tool `stub_erase` (effect: destroy) with:
-    heard: {"text":"[REDACTED:KEY]"}
+    received: progress 0: waiting for a person; `portcullis approvals approve <id>` lets the call run
+    received: portcullis_approval_<id>? Portcullis asks: client `ada` wants to run tool `stub_erase` (effect: destroy) with:
+    received: {"text":"[REDACTED:KEY]"}
     audit: ask by default:destroy, ok, approved as <id> once by client `ada`
 
     > stub_look {"nonsense":1}
@@ -183,7 +184,7 @@ async fn a_day_at_the_gate() {
     audit: allow by default:read, timeout
 
     > stub_flood
-    too_large: the reply has 1001 bytes, at most 1000 are allowed
+    too_large: the result has 1001 bytes, at most 1000 are allowed
     hint: ask for less: a smaller part, a narrower search, a lower limit
     audit: allow by default:read, too_large
 
@@ -204,7 +205,7 @@ async fn a_day_at_the_gate() {
     needs_approval: tool `stub_send` is pending approval by a person; its id is <id>
     hint: a person decides with `portcullis approvals approve <id>`, or `reject`
     hint: once it is approved, make the same call again with the same arguments; anything else asks again
-    heard: progress 0: waiting for a person; `portcullis approvals approve <id>` lets the call run
+    received: progress 0: waiting for a person; `portcullis approvals approve <id>` lets the call run
     audit: ask by default:outside, needs_approval
 
     > stub_read
@@ -215,7 +216,7 @@ async fn a_day_at_the_gate() {
 
 #[tokio::test]
 async fn the_order_holds() {
-    // Metrics and audit see what every other guard refuses.
+    // Metrics and audit see what every other layer refuses.
     let hub1 = hub(hidden(&["stub_look"]));
     hub1.transcript(None, &["none_such", r#"stub_read {"x":1}"#, "stub_send"]).await;
     let page = hub1.handles.metrics.encode();
@@ -228,25 +229,29 @@ async fn the_order_holds() {
     }
     assert_eq!(hub1.records().len(), 6);
 
-    // Rate before authorize: a hidden, an unknown and a bad call are all too many.
+    // Rate before authorize: a hidden, an unknown and an invalid call are all charged.
     hub1.handles.rate.configure(rate(1));
     assert!(hub1.gate.call(call("stub_read")).await.is_ok());
     for line in ["stub_read", "stub_look", "none_such", r#"stub_read {"x":1}"#] {
-        assert!(told(&hub1.gate.call(call(line)).await).starts_with("rate_limited"), "{line}");
+        assert!(outcome_text(&hub1.gate.call(call(line)).await).starts_with("rate_limited"), "{line}");
     }
 
-    // Authorize before validate: the schema of a hidden tool does not show.
+    // Authorize before validate: the schema of a hidden tool is not revealed.
     let hub2 = hub(hidden(&["stub_look"]));
-    assert_eq!(told(&hub2.gate.call(call(r#"stub_look {"x":1}"#)).await), "unknown: Unknown tool: stub_look");
+    assert_eq!(
+        outcome_text(&hub2.gate.call(call(r#"stub_look {"x":1}"#)).await),
+        "unknown: Unknown tool: stub_look"
+    );
 
-    // Validate before approve, and commit before approve: nobody is asked about what cannot run.
+    // Validate and commit before approve: no approval for a call that cannot run.
     let asked = async |hub: &Hub, line: &str| {
-        let listener =
-            Listener::new(Some(Mood::Says(json!({ "action": "accept", "content": { "approve": true } }))));
+        let listener = RecordingClient::new(Some(ClientBehavior::Says(
+            json!({ "action": "accept", "content": { "approve": true } }),
+        )));
         let mut call = call(line);
         call.ctx.peer = listener.clone();
-        let outcome = told(&hub.gate.call(call).await);
-        (outcome.split(':').next().unwrap().to_owned(), listener.heard().lines().count())
+        let outcome = outcome_text(&hub.gate.call(call).await);
+        (outcome.split(':').next().unwrap().to_owned(), listener.received().lines().count())
     };
     hub2.handles.approvals.configure(ApprovalTimes { wait: Duration::from_secs(20), ..times() });
     assert_eq!(asked(&hub2, r#"stub_erase {"x":1}"#).await, ("invalid_args".to_owned(), 0));
@@ -266,16 +271,16 @@ async fn a_broken_disk_does_not_tell_a_hidden_tool_from_none() {
         ("none_write", "unknown: Unknown tool: none_write"),
         ("stub_read", "ok: did "),
     ] {
-        assert_eq!(told(&hub.gate.call(call(name)).await), expected);
+        assert_eq!(outcome_text(&hub.gate.call(call(name)).await), expected);
     }
-    assert!(told(&hub.gate.call(call("stub_send")).await).starts_with("unavailable"));
+    assert!(outcome_text(&hub.gate.call(call("stub_send")).await).starts_with("unavailable"));
     assert!(hub.handles.audit.health().is_err());
     assert_eq!(hub.world.acted(), 1);
 }
 
 #[tokio::test]
 async fn each_guard_is_missed_when_it_is_gone() {
-    // The same calls, with the whole stack and with none of it.
+    // The same calls, with the whole stack and without it.
     let hub = hub(Policy::default());
     let (bare, _) = gate(vec![]);
     let reader = client("reader", scope(&["stub_read"], EffectSet::NONE.with(Effect::Read)));
@@ -285,7 +290,10 @@ async fn each_guard_is_missed_when_it_is_gone() {
         (caller("ada"), "stub_flood", "too_large"),
         (reader, "stub_write", "unknown"),
     ] {
-        assert!(told(&hub.gate.call(call_by(who.clone(), line)).await).starts_with(guarded), "{line}");
+        assert!(
+            outcome_text(&hub.gate.call(call_by(who.clone(), line)).await).starts_with(guarded),
+            "{line}"
+        );
         assert!(bare.call(call_by(who, line)).await.is_ok(), "{line}");
     }
 }
@@ -296,7 +304,7 @@ async fn new_settings_apply_to_lists_and_calls() {
     assert_eq!(hub.gate.tools(&caller("ada")).unwrap().len(), 11);
     hub.handles.apply(rate(2), hidden(&["stub_*"]), times());
     assert!(hub.gate.tools(&caller("ada")).unwrap().is_empty());
-    assert!(told(&hub.gate.call(call("stub_read")).await).starts_with("unknown"));
+    assert!(outcome_text(&hub.gate.call(call("stub_read")).await).starts_with("unknown"));
     assert!(hub.gate.tools(&caller("ada")).is_err());
 }
 
@@ -307,17 +315,17 @@ fn a_secret_that_cannot_be_masked_stops_the_start() {
         policy: Policy::default(),
         secrets: vec![("PIN".to_owned(), Secret::new("1234".to_owned()))],
         audit: AuditSettings::in_folder(Path::new("/nonexistent")),
-        approvals_dir: "/nonexistent".into(),
+        database: portcullis_store::open_in_memory(&[]).unwrap(),
         approval_times: times(),
-        ceiling: Limits::CEILING,
+        ceiling: CallLimits::CEILING,
     };
     let error = stack(registry().0, settings, Arc::new(StoppedClock)).err().unwrap();
     assert!(error.to_string().starts_with("secret `PIN` has 4 bytes"), "{error}");
 }
 
-/// Prints what the guards cost: `cargo test --release -p portcullis-guard -- --ignored --nocapture overhead`.
+/// Prints the overhead of the layers: `cargo test --release -p portcullis-guard -- --ignored --nocapture overhead`.
 ///
-/// Of many short batches the fastest and the middle one are shown: other work on the machine only ever adds.
+/// Shows the minimum and the median of many short batches: other load only adds.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn overhead() {
@@ -330,9 +338,9 @@ async fn overhead() {
         policy: hidden(&["other_*", "secret_*"]),
         secrets: (0..20).map(secret).collect(),
         audit: AuditSettings::in_folder(dir.path()),
-        approvals_dir: dir.path().to_owned(),
+        database: portcullis_store::open(dir.path(), &[]).unwrap(),
         approval_times: times(),
-        ceiling: Limits::CEILING,
+        ceiling: CallLimits::CEILING,
     };
     let (guarded, handles) =
         stack(registry().0, settings, Arc::new(SystemClock)).unwrap_or_else(|e| panic!("{e}"));

@@ -1,12 +1,12 @@
-//! What the tests of all layers share: a family that answers, refuses, hangs, panics and floods; a client that
-//! answers questions; a clock that stands still; and one way to tell an outcome.
+//! Shared test fixtures: a family that succeeds, refuses, hangs, panics and floods; a client that answers requests; a
+//! stopped clock; and a text form of outcomes.
 
 use portcullis_core::{
-    Answers, Arguments, AskKind, AskRefused, BoxFuture, Call, CallCtx, Caller, Client, Clock, CompletionOf,
-    Content, Effect, EffectSet, ErrorKind, Example, Family, Gate, InputRequired, Json, Layer, Limits,
-    LogLevel, LogMessage, Origin, Outcome, Output, Pattern, Peer, Progress, PromptDef, PromptMessage,
-    PromptOutput, PromptSource, Question, Reach, Registry, ResourceBody, ResourceContents, ResourceDef,
-    ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec, ToolView,
+    Arguments, BoxFuture, Call, CallCtx, CallLimits, Caller, Client, Clock, CompletionRef, Content, Effect,
+    EffectSet, ErrorKind, Example, Family, Gate, InputRefusal, InputRequestKind, InputRequired,
+    InputResponses, Json, KeyedInputRequest, Layer, LogLevel, LogMessage, Origin, Outcome, Output, Pattern,
+    Peer, Progress, PromptDef, PromptMessage, PromptOutput, PromptSource, Reach, Registry, ResourceBody,
+    ResourceContents, ResourceDef, ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec, ToolView,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,15 +16,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 
-/// What the stub tools have done so far.
+/// What the stub tools have done.
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct StubState {
     pub(crate) acted: AtomicUsize,
-    /// Handed to the outside by a tool that hangs, as it would hand it to a task of its own.
+    /// The cancellation token of a hanging tool, as it would pass it to a spawned task.
     pub(crate) hanging: Mutex<Option<CancellationToken>>,
 }
 
-impl World {
+impl StubState {
     pub(crate) fn acted(&self) -> usize {
         self.acted.load(Ordering::Relaxed)
     }
@@ -39,7 +39,7 @@ struct TextArgs {
     /// How often, 1 to 100.
     #[serde(default)]
     #[schemars(range(min = 1, max = 100))]
-    #[expect(dead_code, reason = "only its schema is of interest")]
+    #[expect(dead_code, reason = "only its schema matters")]
     limit: Option<u8>,
 }
 
@@ -49,41 +49,41 @@ struct Echo {
 }
 
 const fn spec(name: &'static str, effect: Effect, reach: Reach) -> ToolSpec {
-    let limits = Limits { deadline_ms: 1_000, output_bytes_max: 1_000, ..Limits::DEFAULT };
+    let limits = CallLimits { deadline_ms: 1_000, output_bytes_max: 1_000, ..CallLimits::DEFAULT };
     let example = Example { what: "a stub", arguments: "{}" };
     ToolSpec { name, title: "Stub", description: "A stub.", effect, reach, limits, example }
 }
 
-async fn act(world: Arc<World>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
+async fn act(world: Arc<StubState>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
     world.acted.fetch_add(1, Ordering::Relaxed);
     Ok(Text(format!("did {}", args.text)))
 }
 
-async fn echo(_: Arc<World>, args: TextArgs, ctx: CallCtx) -> Result<Json<Echo>, ToolError> {
+async fn echo(_: Arc<StubState>, args: TextArgs, ctx: CallCtx) -> Result<Json<Echo>, ToolError> {
     ctx.progress(1.0, None, Some(&args.text));
     ctx.log(LogLevel::Info, "stub", args.text.clone());
     Ok(Json(Echo { text: args.text }))
 }
 
-async fn refuse(_: Arc<World>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
+async fn refuse(_: Arc<StubState>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
     Err(ToolError::not_found("thing", &args.text).hint(format!("not `{}`", args.text)).caused_by("why"))
 }
 
-async fn hang(world: Arc<World>, _: TextArgs, ctx: CallCtx) -> Result<Text, ToolError> {
+async fn hang(world: Arc<StubState>, _: TextArgs, ctx: CallCtx) -> Result<Text, ToolError> {
     *world.hanging.lock().unwrap() = Some(ctx.cancel.clone());
     std::future::pending().await
 }
 
-async fn fall(_: Arc<World>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
+async fn fall(_: Arc<StubState>, args: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
     panic!("fell over {}", args.text)
 }
 
-async fn flood(_: Arc<World>, _: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
+async fn flood(_: Arc<StubState>, _: TextArgs, _: CallCtx) -> Result<Text, ToolError> {
     Ok(Text("x".repeat(1_001)))
 }
 
-async fn question(_: Arc<World>, _: TextArgs, ctx: CallCtx) -> Result<Text, ToolError> {
-    ctx.ask("q", portcullis_core::Ask::elicit("well?", serde_json::json!({}))).await?;
+async fn question(_: Arc<StubState>, _: TextArgs, ctx: CallCtx) -> Result<Text, ToolError> {
+    ctx.ask("q", portcullis_core::InputRequest::elicit("well?", serde_json::json!({}))).await?;
     Ok(Text("answered".to_owned()))
 }
 
@@ -133,9 +133,9 @@ impl PromptSource for Greetings {
     }
 }
 
-/// Returns a registry with the stub family, and what its tools do.
-pub(crate) fn registry() -> (Registry, Arc<World>) {
-    let world = Arc::new(World::default());
+/// Returns a registry with the stub family, and the state of its tools.
+pub(crate) fn registry() -> (Registry, Arc<StubState>) {
+    let world = Arc::new(StubState::default());
     let registry = Registry::default();
     let family = Family::new("stub")
         .tool(spec("stub_read", Effect::Read, Reach::Local), &world, act)
@@ -155,8 +155,8 @@ pub(crate) fn registry() -> (Registry, Arc<World>) {
     (registry, world)
 }
 
-/// Returns a gate with the given layers before the stub family.
-pub(crate) fn gate(layers: Vec<Box<dyn Layer>>) -> (Gate, Arc<World>) {
+/// Returns a gate with the given layers in front of the stub family.
+pub(crate) fn gate(layers: Vec<Box<dyn Layer>>) -> (Gate, Arc<StubState>) {
     let (registry, world) = registry();
     (Gate::new(registry, layers), world)
 }
@@ -180,7 +180,7 @@ pub(crate) fn call(line: &str) -> Call {
     let target = match head.trim().split_once(' ') {
         Some(("resource", uri)) => Target::Resource(uri.to_owned()),
         Some(("prompt", name)) => Target::Prompt(name.to_owned()),
-        Some(("completion", name)) => Target::Completion(CompletionOf::Prompt(name.to_owned())),
+        Some(("completion", name)) => Target::Completion(CompletionRef::Prompt(name.to_owned())),
         _ => Target::Tool(head.trim().to_owned()),
     };
     let arguments = Arguments::new(serde_json::value::RawValue::from_string(arguments.to_owned()).unwrap());
@@ -193,8 +193,8 @@ pub(crate) fn call_by(caller: Caller, line: &str) -> Call {
     call
 }
 
-/// Tells an outcome as a client would see it.
-pub(crate) fn told(outcome: &Outcome) -> String {
+/// Renders an outcome as a client sees it.
+pub(crate) fn outcome_text(outcome: &Outcome) -> String {
     match outcome {
         Ok(output) => {
             let mut texts = Vec::new();
@@ -213,7 +213,7 @@ pub(crate) fn kind_of(outcome: &Outcome) -> Option<ErrorKind> {
     outcome.as_ref().err().map(|error| error.kind)
 }
 
-/// Noon of a summer's day, for ever.
+/// Noon on a summer's day, always.
 pub(crate) struct StoppedClock;
 
 impl Clock for StoppedClock {
@@ -222,11 +222,11 @@ impl Clock for StoppedClock {
     }
 }
 
-/// What a client says when it is asked.
-pub(crate) enum Mood {
+/// How a client responds to a request.
+pub(crate) enum ClientBehavior {
     /// Always the same answer.
     Says(Value),
-    /// The questions are to come back with the next round.
+    /// The requests are answered in the next round.
     NextRound,
     /// Never.
     Silent,
@@ -234,74 +234,74 @@ pub(crate) enum Mood {
     SaysAfter(Duration, Value),
 }
 
-/// A client that notes down what it hears.
-pub(crate) struct Listener {
-    pub(crate) mood: Option<Mood>,
-    pub(crate) heard: Mutex<Vec<String>>,
+/// A client that records what it receives.
+pub(crate) struct RecordingClient {
+    pub(crate) mood: Option<ClientBehavior>,
+    pub(crate) received: Mutex<Vec<String>>,
     pub(crate) session: Option<&'static str>,
 }
 
-impl Listener {
-    pub(crate) fn new(mood: Option<Mood>) -> Arc<Listener> {
-        Arc::new(Listener { mood, heard: Mutex::default(), session: None })
+impl RecordingClient {
+    pub(crate) fn new(mood: Option<ClientBehavior>) -> Arc<RecordingClient> {
+        Arc::new(RecordingClient { mood, received: Mutex::default(), session: None })
     }
 
-    pub(crate) fn in_session(session: &'static str, mood: Option<Mood>) -> Arc<Listener> {
-        Arc::new(Listener { mood, heard: Mutex::default(), session: Some(session) })
+    pub(crate) fn in_session(session: &'static str, mood: Option<ClientBehavior>) -> Arc<RecordingClient> {
+        Arc::new(RecordingClient { mood, received: Mutex::default(), session: Some(session) })
     }
 
-    pub(crate) fn heard(&self) -> String {
-        self.heard.lock().unwrap().join("\n")
+    pub(crate) fn received(&self) -> String {
+        self.received.lock().unwrap().join("\n")
     }
 
-    fn hear(&self, what: String) {
-        self.heard.lock().unwrap().push(what);
+    fn receive(&self, what: String) {
+        self.received.lock().unwrap().push(what);
     }
 }
 
-impl Peer for Listener {
+impl Peer for RecordingClient {
     fn progress(&self, progress: Progress) {
         let message = progress.said.get("message").and_then(Value::as_str).unwrap_or_default();
-        self.hear(format!("progress {}: {message}", progress.said["progress"]));
+        self.receive(format!("progress {}: {message}", progress.said["progress"]));
     }
 
     fn log(&self, message: LogMessage) {
         let logger = message.said["logger"].as_str().unwrap_or_default();
-        self.hear(format!("{} {logger}: {}", message.level.as_str(), message.said["data"]));
+        self.receive(format!("{} {logger}: {}", message.level.as_str(), message.said["data"]));
     }
 
-    fn elicited(&self, said: serde_json::Map<String, Value>) {
-        self.hear(Value::Object(said).to_string());
+    fn elicitation_completed(&self, params: serde_json::Map<String, Value>) {
+        self.receive(Value::Object(params).to_string());
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         for question in &questions {
             let message = question.ask.params["message"].as_str().unwrap_or_default();
-            self.hear(format!("{}? {message}", question.key));
+            self.receive(format!("{}? {message}", question.key));
         }
         Box::pin(async move {
             let answer = match &self.mood {
-                None => return Err(AskRefused::NotOffered(AskKind::Elicit)),
-                Some(Mood::NextRound) => {
-                    return Err(AskRefused::NextRound(InputRequired {
+                None => return Err(InputRefusal::NotOffered(InputRequestKind::Elicit)),
+                Some(ClientBehavior::NextRound) => {
+                    return Err(InputRefusal::NextRound(InputRequired {
                         questions,
                         state: Some("state".to_owned()),
                         more: Map::new(),
                         approved: None,
                     }));
                 }
-                Some(Mood::Silent) => std::future::pending().await,
-                Some(Mood::SaysAfter(delay, answer)) => {
+                Some(ClientBehavior::Silent) => std::future::pending().await,
+                Some(ClientBehavior::SaysAfter(delay, answer)) => {
                     tokio::time::sleep(*delay).await;
                     answer
                 }
-                Some(Mood::Says(answer)) => answer,
+                Some(ClientBehavior::Says(answer)) => answer,
             };
             Ok(questions.into_iter().map(|question| (question.key, answer.clone())).collect())
         })
     }
 
-    fn offers(&self, _: AskKind) -> bool {
+    fn offers(&self, _: InputRequestKind) -> bool {
         self.mood.is_some()
     }
 

@@ -1,18 +1,18 @@
-//! Arguments fit the tool's schema before anyone acts on them.
+//! Validation: arguments must match the tool's input schema.
 //!
-//! They are read strictly (a key given twice is refused) and once: what is checked here is what the tool gets. All
-//! that does not fit is told together, in words that say what would; see `explain`.
+//! They are parsed strictly (duplicate keys are refused) and once: the validated value is the one the tool gets. All errors
+//! are reported together, with what is expected; see `explain`.
 //!
-//! The schema of another server's tool is a stranger's, and comparing with it may take a while even within its step budget
-//! (`core::schema`). What does not plainly fit such a schema is compared on a blocking thread, a few at once for each server.
+//! The schema of an upstream tool is untrusted, and validation may take a while even within its step budget
+//! (`core::schema`). If the fast path cannot decide, it runs on a blocking thread, a few at once for each server.
 
 mod explain;
 
-use crate::beside;
+use crate::extra_params;
 use portcullis_core::json::{folded, printable};
 use portcullis_core::schema::{BoundedValidator, TooCostly, plainly_fits};
 use portcullis_core::{
-    ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, Target, TaskAsk, ToolDef,
+    ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, Target, TaskOperation, ToolDef,
     ToolError, Unchecked,
 };
 use serde_json::Value;
@@ -20,34 +20,34 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// How many misfits are told. A model mends these and sees the rest in the next round.
+/// Bound on reported errors. A model fixes these and sees the rest in the next round.
 const MISFITS_SHOWN_MAX: usize = 8;
-/// How many misfits are counted. An array of a million wrong items is not worth a million texts.
+/// Bound on counted errors. An array of a million wrong items is not worth a million texts.
 const MISFITS_COUNTED_MAX: usize = 100;
-/// How long one message is at most.
+/// Bound on one message.
 const MESSAGE_BYTES_MAX: usize = 2_000;
-/// How many calls of one server's tools are compared with their schemas at once. The others wait for their turn.
-const AT_ONCE_PER_SERVER: usize = 2;
+/// Concurrent validations per server. Further calls queue.
+const VALIDATIONS_PER_SERVER_MAX: usize = 2;
 
-/// The layer.
+/// The validation layer.
 #[derive(Default)]
-pub(crate) struct Validate {
-    /// By server, who may compare. A place is held until the comparison has ended, whether or not anybody still waits for it.
-    turns: Mutex<HashMap<String, Arc<Semaphore>>>,
+pub(crate) struct ValidationLayer {
+    /// Permits by server. A permit is held until the validation has ended, also if the call was cancelled.
+    permits: Mutex<HashMap<String, Arc<Semaphore>>>,
 }
 
-impl Layer for Validate {
+impl Layer for ValidationLayer {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         match check(&call) {
             Ok(Checked::Fits) => next.run(call),
-            Ok(Checked::NotPlainly(tool, server)) => {
-                let (turns, arguments) = (self.turns_of(&server), call.arguments.clone());
-                // Not on a worker that answers others. The deadline of the call holds while it waits (`contain`).
+            Ok(Checked::NeedsValidator(tool, server)) => {
+                let (permits, arguments) = (self.permits_of(&server), call.arguments.clone());
+                // Off the async workers. The deadline of the call applies while it waits (`contain`).
                 Box::pin(async move {
-                    let turn = turns.acquire_owned().await;
-                    let turn = turn.map_err(|closed| ToolError::internal(closed.to_string()))?;
+                    let permit = permits.acquire_owned().await;
+                    let permit = permit.map_err(|closed| ToolError::internal(closed.to_string()))?;
                     let compared = tokio::task::spawn_blocking(move || {
-                        let _turn = turn;
+                        let _permit = permit;
                         compare(&tool, arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?)
                     });
                     compared.await.map_err(|panicked| ToolError::internal(panicked.to_string()))??;
@@ -59,23 +59,23 @@ impl Layer for Validate {
     }
 }
 
-impl Validate {
-    fn turns_of(&self, server: &str) -> Arc<Semaphore> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(of_server) = turns.get(server) {
+impl ValidationLayer {
+    fn permits_of(&self, server: &str) -> Arc<Semaphore> {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(of_server) = permits.get(server) {
             return of_server.clone();
         }
-        let of_server = Arc::new(Semaphore::new(AT_ONCE_PER_SERVER));
-        turns.insert(server.to_owned(), of_server.clone());
+        let of_server = Arc::new(Semaphore::new(VALIDATIONS_PER_SERVER_MAX));
+        permits.insert(server.to_owned(), of_server.clone());
         of_server
     }
 }
 
-/// What a look at the arguments has shown.
+/// The result of the fast path.
 enum Checked {
     Fits,
-    /// They have to be compared with the schema of this server's tool.
-    NotPlainly(Arc<ToolDef>, String),
+    /// The schema of this server's tool must be evaluated.
+    NeedsValidator(Arc<ToolDef>, String),
 }
 
 fn check(call: &Call) -> Result<Checked, ToolError> {
@@ -84,40 +84,40 @@ fn check(call: &Call) -> Result<Checked, ToolError> {
         Err(reason) => Err(invalid(&[reason.to_owned()])),
     };
     let tool = match (&call.target, call.tool()) {
-        // Ended it can be in any case.
-        (Target::Task(TaskAsk::Cancel, _), _) => return readable(),
-        // Resources, prompts and completions have no schema: their providers say themselves what they need.
+        // Cancelling is always allowed.
+        (Target::Task(TaskOperation::Cancel, _), _) => return readable(),
+        // Resources, prompts and completions have no schema: their providers validate.
         (_, None) => return readable(),
         (_, Some(tool)) => tool,
     };
     // Before a person is asked about a call that cannot run.
     if let Some(hint) = &tool.withheld {
-        let message = format!("tool `{}` waits until a person has looked at it", tool.name);
+        let message = format!("tool `{}` needs review before it can be called", tool.name);
         return Err(ToolError::unavailable(message).hint(hint.clone()));
     }
-    check_beside(tool, call)?;
+    check_extra_params(tool, call)?;
     match &call.target {
-        // What is said to a task is no argument of its tool: the server knows what it asked.
+        // Input for a task is not an argument of its tool: the server knows what it requested.
         Target::Task(..) => readable(),
         _ => match (fits_plainly(tool, &call.arguments)?, &tool.server) {
             (Ok(()), _) => Ok(Checked::Fits),
-            (Err(_), Some(server)) => Ok(Checked::NotPlainly(tool.clone(), server.clone())),
+            (Err(_), Some(server)) => Ok(Checked::NeedsValidator(tool.clone(), server.clone())),
             (Err(arguments), None) => compare(tool, arguments).map(|()| Checked::Fits),
         },
     }
 }
 
-/// Counts what stands beside the arguments with them, so that nothing gets past their bound there.
-fn check_beside(tool: &ToolDef, call: &Call) -> Result<(), ToolError> {
-    let Some(members) = beside::members(call) else { return Ok(()) };
+/// Counts the extra parameters with the arguments, so that they cannot bypass the size limit.
+fn check_extra_params(tool: &ToolDef, call: &Call) -> Result<(), ToolError> {
+    let Some(members) = extra_params::members(call) else { return Ok(()) };
     let (bytes, bytes_max) = (call.arguments.raw().get().len() + members.len(), tool.limits.input_bytes_max);
     if bytes > bytes_max {
-        return Err(too_large("the text of the arguments and of what stands beside them", bytes, bytes_max));
+        return Err(too_large("the text of the arguments and the extra parameters", bytes, bytes_max));
     }
     Ok(())
 }
 
-/// Says whether a tool takes these arguments. Every call is checked so.
+/// Returns whether a tool accepts these arguments. The check of every call.
 pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), ToolError> {
     match fits_plainly(tool, arguments)? {
         Ok(()) => Ok(()),
@@ -125,23 +125,23 @@ pub fn check_arguments(tool: &ToolDef, arguments: &Arguments) -> Result<(), Tool
     }
 }
 
-/// Refuses what no schema is needed for to refuse it. Returns the arguments where they do not plainly fit.
+/// The checks without the full validator. Returns the arguments if the fast path cannot decide.
 fn fits_plainly<'a>(tool: &ToolDef, arguments: &'a Arguments) -> Result<Result<(), &'a Value>, ToolError> {
     if let Some(too_long) = arguments.too_long() {
         return Err(too_large("the text of the arguments", too_long.bytes, too_long.bytes_max));
     }
     let arguments = arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?;
     if tool.server.is_some() {
-        told_apart(tool, arguments)?;
+        reject_confusable(tool, arguments)?;
     }
     Ok(if plainly_fits(&tool.input_schema, arguments) { Ok(()) } else { Err(arguments) })
 }
 
-/// Compares arguments with the schema of their tool, which is made ready for that at the first use.
+/// Validates arguments against the tool's schema, which is compiled on first use.
 fn compare(tool: &ToolDef, arguments: &Value) -> Result<(), ToolError> {
     let check = tool.check_with(compile).map_err(|reason| {
         ToolError::unavailable(format!("the schema of tool `{}` cannot be understood", tool.name))
-            .hint("an administrator can report this to whoever offers the tool")
+            .hint("an administrator can report this to the author of the tool")
             .caused_by(reason.to_owned())
     })?;
     check.check(arguments).map_err(|unchecked| match unchecked {
@@ -162,8 +162,9 @@ fn too_large(what: &str, bytes: usize, bytes_max: usize) -> ToolError {
     ToolError::too_large(what, bytes, bytes_max).hint("give it less at once, in several calls")
 }
 
-/// Refuses an argument that another server could take for one that is declared: that one was checked, and not this.
-fn told_apart(tool: &ToolDef, arguments: &Value) -> Result<(), ToolError> {
+/// Refuses an argument that an upstream server could confuse with a declared one: the declared one was validated, this one
+/// was not.
+fn reject_confusable(tool: &ToolDef, arguments: &Value) -> Result<(), ToolError> {
     let (Some(given), Some(declared)) = (arguments.as_object(), tool.input_schema["properties"].as_object())
     else {
         return Ok(());
@@ -186,7 +187,7 @@ fn told_apart(tool: &ToolDef, arguments: &Value) -> Result<(), ToolError> {
 }
 
 fn invalid(misfits: &[String]) -> ToolError {
-    // Whole ones only: what they quote may be secret, and half a secret is not recognised.
+    // Complete messages only: they may quote a secret, and a truncated secret is not recognized.
     let (mut shown, mut count) = (String::new(), 0);
     for misfit in misfits.iter().take(MISFITS_SHOWN_MAX) {
         if shown.len() + misfit.len() > MESSAGE_BYTES_MAX {
@@ -205,18 +206,18 @@ fn invalid(misfits: &[String]) -> ToolError {
     ToolError::invalid_args(format!("invalid arguments: {shown}{more}"))
 }
 
-/// A schema, ready to be compared with.
-struct Schema {
+/// A compiled schema with its source.
+struct CompiledSchema {
     validator: BoundedValidator,
     source: Value,
 }
 
 fn compile(schema: &Value) -> Result<Box<dyn ArgumentCheck>, String> {
     let validator = portcullis_core::schema::compile(schema)?;
-    Ok(Box::new(Schema { validator, source: schema.clone() }))
+    Ok(Box::new(CompiledSchema { validator, source: schema.clone() }))
 }
 
-impl ArgumentCheck for Schema {
+impl ArgumentCheck for CompiledSchema {
     fn check(&self, arguments: &Value) -> Result<(), Unchecked> {
         let too_costly = |why: TooCostly| Unchecked::TooCostly(why.to_string());
         if self.validator.is_valid(arguments).map_err(too_costly)? {
@@ -230,7 +231,7 @@ impl ArgumentCheck for Schema {
     }
 }
 
-/// What is told where finding out more would be too much work.
+/// The message if collecting the errors would exceed the budget.
 const UNEXPLAINED: &str = "they do not fit the schema of the tool, and are too many or too deep to say where";
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
-use crate::testing::{call, gate, told};
-use portcullis_core::{CallCtx, Effect, Example, Family, Gate, Limits, Reach, Registry, Text, ToolSpec};
+use crate::testing::{call, gate, outcome_text};
+use portcullis_core::{CallCtx, CallLimits, Effect, Example, Family, Gate, Reach, Registry, Text, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 #[tokio::test]
 async fn arguments_that_do_not_fit_never_reach_the_tool() {
-    let (guarded, world) = gate(vec![Box::new(Validate::default())]);
+    let (guarded, world) = gate(vec![Box::new(ValidationLayer::default())]);
     for (line, expected) in [
         (r#"stub_read {"text":"x","limit":100}"#, "ok: did x"),
         (r#"stub_read {"limit":500}"#, "invalid_args: invalid arguments: `limit` is 500, expected 1 to 100"),
@@ -27,10 +27,10 @@ async fn arguments_that_do_not_fit_never_reach_the_tool() {
         ("resource stub://a", "ok: stub://a | contents of stub://a"),
         ("none_such {\"a\":1}", "unknown: Unknown tool: none_such"),
     ] {
-        assert_eq!(told(&guarded.call(call(line)).await), expected);
+        assert_eq!(outcome_text(&guarded.call(call(line)).await), expected);
     }
     assert_eq!(world.acted(), 1);
-    // Without the layer 101 is as good as 100, for the type holds it.
+    // Control: without the layer 101 is accepted, because the type holds it.
     let (bare, _) = gate(vec![]);
     assert!(bare.call(call(r#"stub_read {"limit":101}"#)).await.is_ok());
 }
@@ -143,7 +143,7 @@ fn a_schema_that_cannot_be_read_is_refused_and_fetches_nothing() {
 
 #[tokio::test]
 async fn arguments_that_nobody_kept_are_refused_whoever_reads_them() {
-    let (guarded, world) = gate(vec![Box::new(Validate::default())]);
+    let (guarded, world) = gate(vec![Box::new(ValidationLayer::default())]);
     let whole = call(r#"stub_read {"text":"too long"}"#);
     let before = Limit::ArgumentBytes.hits();
     for (bytes_max, expected) in [
@@ -156,7 +156,7 @@ async fn arguments_that_nobody_kept_are_refused_whoever_reads_them() {
         let arguments = Arguments::at_most(bytes_max, whole.arguments.raw());
         let mut cut = whole.clone();
         cut.arguments = arguments.clone();
-        assert_eq!(told(&guarded.call(cut).await), expected);
+        assert_eq!(outcome_text(&guarded.call(cut).await), expected);
         assert_eq!(arguments.value().is_ok(), bytes_max == 19);
         assert_eq!(arguments.into_value().is_ok(), bytes_max == 19);
     }
@@ -175,7 +175,7 @@ async fn what_stands_beside_the_arguments_counts_with_them() {
         description: "Takes little.",
         effect: Effect::Read,
         reach: Reach::Local,
-        limits: Limits { input_bytes_max: 10, ..Limits::DEFAULT },
+        limits: CallLimits { input_bytes_max: 10, ..CallLimits::DEFAULT },
         example: Example { what: "a stub", arguments: "{}" },
     };
     async fn read(_: Arc<()>, _: Nothing, _: CallCtx) -> Result<Text, ToolError> {
@@ -183,25 +183,25 @@ async fn what_stands_beside_the_arguments_counts_with_them() {
     }
     let registry = Registry::default();
     registry.add(Family::new("short").tool(SHORT, &Arc::new(()), read)).unwrap();
-    let gate = Gate::new(registry, vec![Box::new(Validate::default())]);
-    for (beside, expected) in [
+    let gate = Gate::new(registry, vec![Box::new(ValidationLayer::default())]);
+    for (extra, expected) in [
         (r#""a":1234"#, "ok: read"),
         (
             r#""a":12345"#,
-            "too_large: the text of the arguments and of what stands beside them has 11 bytes, at most 10 are allowed\nhint: give it less at once, in several calls",
+            "too_large: the text of the arguments and the extra parameters has 11 bytes, at most 10 are allowed\nhint: give it less at once, in several calls",
         ),
     ] {
         let mut call = call("short_read");
-        call.passed.params = beside.to_owned();
-        assert_eq!(told(&gate.call(call).await), expected);
+        call.passed.params = extra.to_owned();
+        assert_eq!(outcome_text(&gate.call(call).await), expected);
     }
 }
 
 #[test]
 fn an_evil_pattern_ends() {
     let schema = json!({ "type": "object", "properties": { "a": { "pattern": "^(?=(a+)+$)(a+)+$" } } });
-    let told = misfits(schema, json!({ "a": format!("{}b", "a".repeat(5_000)) }));
-    assert!(told.starts_with("`a` "), "{told}");
+    let text = misfits(schema, json!({ "a": format!("{}b", "a".repeat(5_000)) }));
+    assert!(text.starts_with("`a` "), "{text}");
 }
 
 mod plain {
@@ -262,7 +262,7 @@ mod plain {
         #[test]
         fn nothing_is_let_through_that_the_validator_refuses(schema in schema(), value in value()) {
             if plainly_fits(&schema, &value) {
-                // Some of these schemas are wrong themselves, and then only where nobody looks.
+                // Some of these schemas are invalid, in parts that are not evaluated.
                 if let Ok(check) = compile(&schema) {
                     prop_assert!(check.check(&value).is_ok(), "{} for {}", schema, value);
                 }
@@ -270,7 +270,7 @@ mod plain {
         }
     }
 
-    /// Otherwise the above would hold for one that never says yes.
+    /// Otherwise the above would hold for a fast path that never accepts.
     #[test]
     fn ordinary_arguments_need_no_validator() {
         let schema = json!({

@@ -1,6 +1,6 @@
-//! Configuration files that went wrong.
+//! Property: any configuration file is loaded or refused with readable errors.
 
-use crate::{Verdict, hold};
+use crate::{PropertyResult, hold};
 use portcullis::config::{Config, ConfigErrors};
 use std::path::Path;
 
@@ -38,22 +38,22 @@ pub const WORDS: &[&str] = &[
     "inf",
     "[",
 ];
-/// By the first byte: what the file is called.
+/// The first byte selects the file name.
 const NAMES: [&str; 3] = ["portcullis.toml", "portcullis.yaml", "portcullis.json"];
-/// All problems together are less than this, so that a person reads them.
-const TOLD_BYTES_MAX: usize = 100 * 2048;
+/// Bound on all errors together, so that a person reads them.
+const MESSAGE_BYTES_MAX: usize = 100 * 2048;
 
-/// Reads a configuration in a folder. What is tested; a weak one can take its place.
-pub type Load = fn(&Path) -> Result<Config, ConfigErrors>;
+/// Loads a configuration from a folder. The system under test; tests substitute a weak one.
+pub type LoadConfigFn = fn(&Path) -> Result<Config, ConfigErrors>;
 
-pub fn check(input: &[u8]) -> Verdict {
+pub fn check(input: &[u8]) -> PropertyResult {
     check_with(input, |home| Config::load(home, &|_| None).map(|loaded| loaded.config))
 }
 
-pub fn check_with(input: &[u8], load: Load) -> Verdict {
+pub fn check_with(input: &[u8], load: LoadConfigFn) -> PropertyResult {
     let (first, text) = input.split_first().unwrap_or((&0, &[]));
     let name = NAMES[usize::from(first % 3)];
-    // In memory where there is such a place: it is written for every input.
+    // In memory if possible: it is written for every input.
     let memory = Path::new("/dev/shm");
     let home = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir());
     let written = home.and_then(|home| std::fs::write(home.path().join(name), text).map(|()| home));
@@ -70,19 +70,20 @@ pub fn check_with(input: &[u8], load: Load) -> Verdict {
     Ok(())
 }
 
-fn check_problems(errors: &ConfigErrors, text: &[u8], name: &str) -> Verdict {
-    let told = errors.to_string();
+fn check_problems(errors: &ConfigErrors, text: &[u8], name: &str) -> PropertyResult {
+    let message = errors.to_string();
     hold!(!errors.problems.is_empty() && errors.problems.len() <= 100, "{} problems", errors.problems.len());
-    hold!(told.len() <= TOLD_BYTES_MAX, "the problems have {} bytes", told.len());
-    // A file that ends in a line break may lack something on the line after it. YAML counts as old editors did.
+    hold!(message.len() <= MESSAGE_BYTES_MAX, "the errors have {} bytes", message.len());
+    // An error may be on the line after a final line break. YAML also counts the line breaks of old editors.
     let next = text.iter().skip(1).chain(&[0]);
     let lone = text.iter().zip(next).filter(|(byte, next)| **byte == b'\r' && **next != b'\n').count();
     let lines = 1 + lone + text.iter().filter(|byte| **byte == b'\n').count();
     for problem in &errors.problems {
-        hold!(problem.place == name, "a problem of `{}` is told of `{name}`", problem.place);
+        hold!(problem.place == name, "an error of `{}` is reported for `{name}`", problem.place);
         let line = problem.line.unwrap_or(1);
-        hold!((1..=lines).contains(&line), "line {line} is told, and the file has {lines}: {problem}");
-        let odd = problem.text.chars().find(|c| c.is_control() || portcullis_core::text::is_invisible(*c));
+        hold!((1..=lines).contains(&line), "line {line} is reported, but the file has {lines}: {problem}");
+        let odd =
+            problem.text.chars().find(|c| c.is_control() || portcullis_core::hidden_chars::is_invisible(*c));
         hold!(odd.is_none(), "a problem holds {odd:?}: {:?}", problem.text);
         hold!(!problem.text.trim().is_empty(), "a problem without words");
     }

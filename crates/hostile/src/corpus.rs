@@ -1,14 +1,14 @@
-//! The inputs that are kept with the code, and feeding a target with them.
+//! The stored corpora, and feeding them to a target.
 
 use crate::mutate::mutated;
-use crate::{Target, Verdict};
+use crate::{FuzzTarget, PropertyResult};
 use anyhow::{Context, Result};
-use portcullis_testkit::torture::Random;
+use portcullis_bench::torture::SplitMix64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-/// Returns the corpus of a target, in the order of its names.
-pub fn kept(name: &str) -> Result<Vec<Vec<u8>>> {
+/// Returns the corpus of a target, by file name.
+pub fn load(name: &str) -> Result<Vec<Vec<u8>>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
     let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -16,19 +16,19 @@ pub fn kept(name: &str) -> Result<Vec<Vec<u8>>> {
     paths.iter().map(|path| Ok(std::fs::read(path)?)).collect()
 }
 
-/// Feeds a target with its corpus and then with mutations of it, as long as `go_on` says so. Returns how many inputs
-/// there were, or the first that fails and why.
+/// Feeds a target with its corpus and then with mutations of it, while `go_on` returns true. Returns the
+/// number of inputs, or the first that fails and why.
 pub fn feed(
-    target: &Target,
+    target: &FuzzTarget,
     seed: u64,
     mut go_on: impl FnMut(u64) -> bool,
 ) -> Result<u64, (Vec<u8>, String)> {
-    let mut corpus = kept(target.name).map_err(|error| (Vec::new(), format!("{error:#}")))?;
-    let mut random = Random::new(seed);
+    let mut corpus = load(target.name).map_err(|error| (Vec::new(), format!("{error:#}")))?;
+    let mut random = SplitMix64::new(seed);
     for input in &corpus {
         judge(target.check, input).map_err(|problem| (input.clone(), problem))?;
     }
-    // Something to begin with that nobody thought about.
+    // The empty input.
     corpus.push(Vec::new());
     let mut fed = corpus.len() as u64;
     while go_on(fed) {
@@ -39,7 +39,7 @@ pub fn feed(
     Ok(fed)
 }
 
-/// Returns what is wrong; a panic is.
-fn judge(check: fn(&[u8]) -> Verdict, input: &[u8]) -> Verdict {
+/// Returns the violation; a panic is one.
+fn judge(check: fn(&[u8]) -> PropertyResult, input: &[u8]) -> PropertyResult {
     catch_unwind(AssertUnwindSafe(|| check(input))).unwrap_or_else(|_| Err("it panicked".to_owned()))
 }

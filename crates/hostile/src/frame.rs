@@ -1,9 +1,9 @@
-//! Lines from a stranger, and the messages in them.
+//! Property: hostile lines are split and parsed as JSON-RPC without ambiguity.
 
-use crate::{Verdict, hold};
-use portcullis_wire::frame::{BYTE_ORDER_MARK, Line, LineReader};
-use portcullis_wire::message::{self, Incoming, Malformed, Message};
-use portcullis_wire::{Id, rpc};
+use crate::{PropertyResult, hold};
+use portcullis_wire::frame::{BYTE_ORDER_MARK, LineFrame, LineReader};
+use portcullis_wire::message::{self, IncomingFrame, MalformedMessage, Message};
+use portcullis_wire::{RequestId, rpc};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -31,18 +31,18 @@ pub const WORDS: &[&str] = &[
     "\"id\":\"a\"",
     ",",
 ];
-/// The bounds that are tried: smaller than any line, about as large, and larger than all.
+/// The line bounds to try: smaller than any line, about as large, and larger than all.
 const BOUNDS: [usize; 4] = [1, 16, 64, 8192];
 
-/// Reads lines. What is tested; a weak one can take its place.
-pub type Read = fn(&[u8], usize, usize) -> Vec<Line>;
+/// Reads lines. The system under test; tests substitute a weak one.
+pub type ReadLinesFn = fn(&[u8], usize, usize) -> Vec<LineFrame>;
 
-pub fn check(input: &[u8]) -> Verdict {
+pub fn check(input: &[u8]) -> PropertyResult {
     check_with(input, read)
 }
 
-/// The first byte says in which pieces the rest arrives, and which bound there is.
-pub fn check_with(input: &[u8], read: Read) -> Verdict {
+/// The first byte selects the chunk size of the rest, and the line bound.
+pub fn check_with(input: &[u8], read: ReadLinesFn) -> PropertyResult {
     let (first, text) = input.split_first().unwrap_or((&0, &[]));
     let bound = BOUNDS[usize::from(first & 3)];
     let lines = read(text, 1 + usize::from(first >> 2), bound);
@@ -53,37 +53,37 @@ pub fn check_with(input: &[u8], read: Read) -> Verdict {
         expected(text, bound)
     );
     for line in &lines {
-        if let Line::Text(line) = line {
+        if let LineFrame::Text(line) = line {
             check_message(line)?;
         }
     }
     Ok(())
 }
 
-/// What the lines are, told in the simplest way.
-fn expected(text: &[u8], bound: usize) -> Vec<Line> {
+/// Reference implementation of line splitting.
+fn expected(text: &[u8], bound: usize) -> Vec<LineFrame> {
     let mut lines = Vec::new();
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
         let whole = line.strip_suffix(b"\n").map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let line = whole.unwrap_or(line);
         if line.len() > bound {
-            lines.push(Line::TooLong { bytes: line.len() as u64 });
+            lines.push(LineFrame::TooLong { bytes: line.len() as u64 });
         } else if !line.iter().all(u8::is_ascii_whitespace) {
-            lines.push(Line::Text(line.to_vec().into()));
+            lines.push(LineFrame::Text(line.to_vec().into()));
         }
     }
-    lines.push(Line::End);
+    lines.push(LineFrame::End);
     lines
 }
 
-/// Gives its bytes out in pieces.
-struct Pieces<'b> {
+/// Returns its bytes in chunks.
+struct ChunkedReader<'b> {
     left: &'b [u8],
     size: usize,
 }
 
-impl AsyncRead for Pieces<'_> {
+impl AsyncRead for ChunkedReader<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -96,18 +96,18 @@ impl AsyncRead for Pieces<'_> {
     }
 }
 
-fn read(text: &[u8], size: usize, bound: usize) -> Vec<Line> {
-    let mut reader = LineReader::new(Pieces { left: text, size }, bound);
+fn read(text: &[u8], size: usize, bound: usize) -> Vec<LineFrame> {
+    let mut reader = LineReader::new(ChunkedReader { left: text, size }, bound);
     let mut context = Context::from_waker(std::task::Waker::noop());
     let mut lines = Vec::new();
-    // No more lines than bytes, and the end.
+    // At most one line per byte, and the end.
     while lines.len() <= text.len() {
         let next = std::pin::pin!(reader.next());
-        // The pieces are always ready and never fail.
+        // The chunks are always ready and never fail.
         let Poll::Ready(Ok(line)) = next.poll(&mut context) else { break };
         match line {
-            Line::Blank | Line::Longer { .. } => continue,
-            Line::End => {
+            LineFrame::Blank | LineFrame::Longer { .. } => continue,
+            LineFrame::End => {
                 lines.push(line);
                 break;
             }
@@ -117,10 +117,10 @@ fn read(text: &[u8], size: usize, bound: usize) -> Vec<Line> {
     lines
 }
 
-fn check_message(line: &[u8]) -> Verdict {
+fn check_message(line: &[u8]) -> PropertyResult {
     match message::parse(line) {
-        Ok(Incoming::One(message)) => check_understood(&message),
-        Ok(Incoming::Batch(batch)) => batch.0.iter().try_for_each(|one| match one {
+        Ok(IncomingFrame::One(message)) => check_understood(&message),
+        Ok(IncomingFrame::Batch(batch)) => batch.0.iter().try_for_each(|one| match one {
             Ok(message) => check_understood(message),
             Err(malformed) => check_refused(malformed),
         }),
@@ -128,8 +128,8 @@ fn check_message(line: &[u8]) -> Verdict {
     }
 }
 
-/// Written again, it means the same.
-fn check_understood(message: &Message<'_>) -> Verdict {
+/// Serialized again, the message is equal.
+fn check_understood(message: &Message<'_>) -> PropertyResult {
     let text = serde_json::to_string(&match message {
         Message::Request(request) => (Some(written(&request.id)), Some(&request.method), request.params),
         Message::Notification(notification) => (None, Some(&notification.method), notification.params),
@@ -147,34 +147,34 @@ fn check_understood(message: &Message<'_>) -> Verdict {
     let method = serde_json::Value::from(method.as_ref());
     let again = format!("{{\"jsonrpc\":\"2.0\",{id}\"method\":{method}{params}}}");
     let same = match message::parse(again.as_bytes()) {
-        Ok(Incoming::One(second)) => parts(&second) == parts(message),
-        Ok(Incoming::Batch(_)) | Err(_) => false,
+        Ok(IncomingFrame::One(second)) => parts(&second) == parts(message),
+        Ok(IncomingFrame::Batch(_)) | Err(_) => false,
     };
     hold!(same, "`{again}` is not understood as {message:?}");
     Ok(())
 }
 
-fn parts(message: &Message<'_>) -> (Option<Id>, String, Option<String>) {
+fn parts(message: &Message<'_>) -> (Option<RequestId>, String, Option<String>) {
     let text = |params: &Option<&serde_json::value::RawValue>| params.map(|params| params.get().to_owned());
     match message {
         Message::Request(request) => {
             (Some(request.id.clone()), request.method.to_string(), text(&request.params))
         }
-        Message::Notification(told) => (None, told.method.to_string(), text(&told.params)),
+        Message::Notification(note) => (None, note.method.to_string(), text(&note.params)),
         Message::Response(response) => {
             (Some(response.id.clone()), String::new(), text(&response.outcome.ok()))
         }
     }
 }
 
-fn written(id: &Id) -> String {
+fn written(id: &RequestId) -> String {
     let mut bytes = Vec::new();
     id.write(&mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What is answered to a message that makes no sense is itself a message, in one line and not long.
-fn check_refused(malformed: &Malformed) -> Verdict {
+/// The error response to a malformed message is itself a message, on one line and short.
+fn check_refused(malformed: &MalformedMessage) -> PropertyResult {
     let answer = rpc::response(malformed.id.as_ref(), Err(malformed.error.clone()));
     hold!(!answer.contains(&b'\n'), "the answer has a line break: {answer:?}");
     hold!(answer.len() <= 2048, "the answer has {} bytes", answer.len());

@@ -1,8 +1,9 @@
-//! What must hold for any input, however hostile.
+//! Fuzzing properties: what must hold for any input.
 //!
-//! Each property takes bytes and the thing that is tested, and says what is wrong. `fuzz/` feeds them with coverage
-//! guidance (`cargo fuzz run frame`); the tests here feed them with the same corpus and with mutations of it, which
-//! needs no other toolchain. The thing that is tested is a parameter so that a weak one can be put in its place.
+//! Each property takes bytes and the system under test, and returns the violation. `fuzz/` runs them with
+//! coverage guidance (`cargo fuzz run frame`). The tests here run the same corpus and mutations of it, which
+//! needs no other toolchain. The system under test is a parameter, so that a weak one shows that the property
+//! can fail.
 
 pub mod config;
 pub mod corpus;
@@ -11,26 +12,26 @@ pub mod mutate;
 pub mod path;
 pub mod redactor;
 
-/// What is wrong with an input.
-pub type Verdict = Result<(), String>;
+/// The violation of a property by an input, if any.
+pub type PropertyResult = Result<(), String>;
 
-/// Something to be fed with hostile input.
+/// A fuzz target.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     pub name: &'static str,
     pub what: &'static str,
-    /// Checks the real thing.
-    pub check: fn(&[u8]) -> Verdict,
-    /// Words that get far into it.
+    /// Checks the real implementation.
+    pub check: fn(&[u8]) -> PropertyResult,
+    /// Dictionary words that get past the first checks.
     pub words: &'static [&'static str],
 }
 
-/// All of them. `fuzz/` has one program for each.
-pub const TARGETS: [Target; 4] = [
-    Target { name: "frame", what: "lines and messages", check: frame::check, words: frame::WORDS },
-    Target { name: "redactor", what: "masking secrets", check: redactor::check, words: redactor::WORDS },
-    Target { name: "path", what: "paths below a root", check: path::check, words: path::WORDS },
-    Target { name: "config", what: "configuration files", check: config::check, words: config::WORDS },
+/// All targets. `fuzz/` has one program for each.
+pub const TARGETS: [FuzzTarget; 4] = [
+    FuzzTarget { name: "frame", what: "lines and messages", check: frame::check, words: frame::WORDS },
+    FuzzTarget { name: "redactor", what: "masking secrets", check: redactor::check, words: redactor::WORDS },
+    FuzzTarget { name: "path", what: "paths below a root", check: path::check, words: path::WORDS },
+    FuzzTarget { name: "config", what: "configuration files", check: config::check, words: config::WORDS },
 ];
 
 /// Fails if the condition does not hold.

@@ -1,15 +1,15 @@
-//! Feeds every target by mutation for a while: `hostile SECONDS SEED`. What `cargo xtask torture` runs where there is no
-//! cargo-fuzz.
+//! Mutation fuzzing of every target for a given time: `hostile SECONDS SEED`. `cargo xtask torture` runs this
+//! where cargo-fuzz is missing.
 
-#![expect(clippy::print_stdout, reason = "whoever starts this reads the figures from here")]
+#![expect(clippy::print_stdout, reason = "the figures are read from stdout")]
 
 use anyhow::{Context, Result, bail};
+use portcullis_bench::torture::TortureFigure;
 use portcullis_hostile::TARGETS;
 use portcullis_hostile::corpus::feed;
-use portcullis_testkit::torture::Figure;
 use std::time::{Duration, Instant};
 
-/// What one thread does in a minute on a slow machine, by far.
+/// Far below what one thread does in a minute on a slow machine.
 const INPUTS_MIN: f64 = 10_000.0;
 
 fn main() -> Result<()> {
@@ -24,12 +24,12 @@ fn main() -> Result<()> {
             #[expect(clippy::cast_precision_loss, reason = "it is shown")]
             Ok(fed) => {
                 let what = format!("{}: inputs by mutation, all well", target.name);
-                println!("{}", Figure::at_least(what, fed as f64, INPUTS_MIN, ""));
+                println!("{}", TortureFigure::at_least(what, fed as f64, INPUTS_MIN, ""));
             }
             Err((input, problem)) => {
                 failed += 1;
                 println!("{}: {problem}\n{:?}", target.name, String::from_utf8_lossy(&input));
-                println!("{}", Figure::exactly(format!("{}: inputs that fail", target.name), 1, 0));
+                println!("{}", TortureFigure::exactly(format!("{}: inputs that fail", target.name), 1, 0));
             }
         }
     }

@@ -1,14 +1,14 @@
-//! A simple mutator: the changes that find most of what can be found without looking at coverage.
+//! A simple mutator: the changes that find most without coverage guidance.
 
-use portcullis_testkit::torture::Random;
+use portcullis_bench::torture::SplitMix64;
 
-/// The longest input. What grows with the input has bounds of its own, which other tests reach.
+/// The longest input. What grows with the input has its own bounds, which other tests reach.
 pub const INPUT_BYTES_MAX: usize = 4096;
-/// How many changes are made at once.
+/// Changes per input.
 const CHANGES_MAX: usize = 6;
 
 /// Makes an input from others.
-pub fn mutated(corpus: &[Vec<u8>], words: &[&str], random: &mut Random) -> Vec<u8> {
+pub fn mutated(corpus: &[Vec<u8>], words: &[&str], random: &mut SplitMix64) -> Vec<u8> {
     let mut input = random.pick(corpus).cloned().unwrap_or_default();
     for _ in 0..=random.below(CHANGES_MAX) {
         change(&mut input, corpus, words, random);
@@ -17,7 +17,7 @@ pub fn mutated(corpus: &[Vec<u8>], words: &[&str], random: &mut Random) -> Vec<u
     input
 }
 
-fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str], random: &mut Random) {
+fn change(input: &mut Vec<u8>, corpus: &[Vec<u8>], words: &[&str], random: &mut SplitMix64) {
     let at = random.below(input.len() + 1);
     let to = at + random.below((input.len() - at + 1).min(64));
     match random.below(8) {

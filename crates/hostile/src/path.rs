@@ -1,6 +1,6 @@
-//! Paths from a stranger, below a folder with everything around it that they should not reach.
+//! Property: no path escapes its root (path traversal).
 
-use crate::{Verdict, hold};
+use crate::{PropertyResult, hold};
 use portcullis_core::Root;
 use portcullis_core::root::{DEPTH_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, RootedPath};
 use std::os::unix::fs::symlink;
@@ -36,23 +36,23 @@ pub const WORDS: &[&str] = &[
 ];
 const CANARY: &str = "CANARY-OUTSIDE";
 
-/// Reads a file by a path, if the path is taken. What is tested; a weak one can take its place.
-pub type Open = fn(&Fixture, &str) -> Option<Vec<u8>>;
-/// Returns what becomes of a path: names, all below the root.
-pub type Parse = fn(&str) -> Option<String>;
+/// Reads a file by a path, if the path is accepted. The system under test; tests substitute a weak one.
+pub type OpenFileFn = fn(&PathFixture, &str) -> Option<Vec<u8>>;
+/// Returns the normalized path, below the root.
+pub type ParsePathFn = fn(&str) -> Option<String>;
 
-/// A folder, with secrets beside it and ways to them in it.
-pub struct Fixture {
+/// A root, with secrets next to it and links to them inside.
+pub struct PathFixture {
     folder: tempfile::TempDir,
     root: Root,
 }
 
-impl Fixture {
+impl PathFixture {
     pub fn path(&self) -> std::path::PathBuf {
         self.folder.path().join("ai-data")
     }
 
-    fn make() -> anyhow::Result<Fixture> {
+    fn make() -> anyhow::Result<PathFixture> {
         let folder = tempfile::tempdir()?;
         let at = |name: &str| folder.path().join(name);
         for name in ["ai-data/notes", "ai-data/a/b", "secure", "ai-data-evil"] {
@@ -74,22 +74,22 @@ impl Fixture {
         }
         std::fs::hard_link(at("secure/CANARY"), at("ai-data/hard"))?;
         let root = Root::open(&at("ai-data"))?;
-        Ok(Fixture { folder, root })
+        Ok(PathFixture { folder, root })
     }
 }
 
-fn fixture() -> Option<&'static Fixture> {
-    static FIXTURE: OnceLock<Option<Fixture>> = OnceLock::new();
-    FIXTURE.get_or_init(|| Fixture::make().ok()).as_ref()
+fn fixture() -> Option<&'static PathFixture> {
+    static FIXTURE: OnceLock<Option<PathFixture>> = OnceLock::new();
+    FIXTURE.get_or_init(|| PathFixture::make().ok()).as_ref()
 }
 
-pub fn check(input: &[u8]) -> Verdict {
-    let parse: Parse = |text| Some(RootedPath::parse(text).ok()?.as_str().to_owned());
-    let open: Open = |fixture, text| fixture.root.read(&RootedPath::parse(text).ok()?, 1 << 16).ok();
+pub fn check(input: &[u8]) -> PropertyResult {
+    let parse: ParsePathFn = |text| Some(RootedPath::parse(text).ok()?.as_str().to_owned());
+    let open: OpenFileFn = |fixture, text| fixture.root.read(&RootedPath::parse(text).ok()?, 1 << 16).ok();
     check_with(input, parse, open)
 }
 
-pub fn check_with(input: &[u8], parse: Parse, open: Open) -> Verdict {
+pub fn check_with(input: &[u8], parse: ParsePathFn, open: OpenFileFn) -> PropertyResult {
     let text = String::from_utf8_lossy(input);
     if let Some(path) = parse(&text) {
         hold!(path.len() <= PATH_BYTES_MAX, "{} bytes are taken", path.len());

@@ -1,6 +1,6 @@
-//! Text with secrets in it, cut and mixed by a stranger.
+//! Property: no secret survives redaction, however the text is cut and mixed.
 
-use crate::{Verdict, hold};
+use crate::{PropertyResult, hold};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use portcullis_core::Secret;
@@ -34,11 +34,11 @@ const SECRETS: [(&str, &str); 3] = [
     ("MARKS", "<q&a>\"7'\\x/9+z=="),
     ("LONG", "Zk93bGV0IGZsaWVzIGF0IG1pZG5pZ2h0IG92ZXIgdGhlIG9sZCBtaWxs-0451"),
 ];
-/// What is masked may grow to its label, and no hit is shorter than a secret.
+/// A mask may grow to its label, and no match is shorter than a secret.
 const GROWS_TIMES_MAX: usize = 16;
 
-/// Masks a text, whole and in pieces of a size. What is tested; a weak one can take its place.
-pub struct Mask {
+/// Redacts a text, whole and in chunks. The system under test; tests substitute a weak one.
+pub struct RedactorUnderTest {
     pub whole: fn(&str) -> String,
     pub pieces: fn(&[u8], usize) -> Vec<u8>,
 }
@@ -49,7 +49,7 @@ fn redactor() -> Option<&'static Redactor> {
     REDACTOR.get_or_init(|| Redactor::new(&secrets).ok()).as_ref()
 }
 
-pub fn check(input: &[u8]) -> Verdict {
+pub fn check(input: &[u8]) -> PropertyResult {
     let whole = |text: &str| redactor().map(|redactor| redactor.scrub(text).into_owned()).unwrap_or_default();
     let pieces = |text: &[u8], size: usize| {
         let Some(mut scrubber) = redactor().map(Redactor::scrubber) else { return Vec::new() };
@@ -57,11 +57,11 @@ pub fn check(input: &[u8]) -> Verdict {
         out.extend(scrubber.finish());
         out
     };
-    check_with(input, &Mask { whole, pieces })
+    check_with(input, &RedactorUnderTest { whole, pieces })
 }
 
-/// The first three bytes say which secret is put in how, and where; the rest is the text around it.
-pub fn check_with(input: &[u8], mask: &Mask) -> Verdict {
+/// The first three bytes select the secret, its encoding and its position; the rest is the text around it.
+pub fn check_with(input: &[u8], mask: &RedactorUnderTest) -> PropertyResult {
     let (head, around) = input.split_at(input.len().min(3));
     let byte = |at: usize| usize::from(head.get(at).copied().unwrap_or_default());
     let (_, value) = SECRETS[byte(0) % SECRETS.len()];
@@ -69,7 +69,7 @@ pub fn check_with(input: &[u8], mask: &Mask) -> Verdict {
     let around = String::from_utf8_lossy(around);
     let at = around.floor_char_boundary(byte(2) * around.len() / 256);
     let (before, after) = around.split_at(at);
-    // Something stands between a secret and what is around it; run together, an encoding is another one.
+    // Separators around the secret: run together with its neighbours, it would be another encoding.
     let text = format!("{before}\n{planted}\n{after}");
 
     let masked = (mask.whole)(&text);

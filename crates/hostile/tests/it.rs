@@ -1,4 +1,5 @@
-//! The corpora and some thousands of mutations of them; and for each property, something weak that it finds out.
+//! The corpora and some thousands of mutations of them; for each property, a weak implementation that fails
+//! it.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,24 +8,24 @@
     reason = "a test fails so, and tells its seed"
 )]
 
-use portcullis_hostile::corpus::{feed, kept};
+use portcullis_bench::torture::SplitMix64;
+use portcullis_hostile::corpus::{feed, load};
 use portcullis_hostile::mutate::mutated;
-use portcullis_hostile::redactor::Mask;
-use portcullis_hostile::{TARGETS, Target, Verdict, config, frame, path, redactor};
-use portcullis_testkit::torture::Random;
-use portcullis_wire::frame::Line;
+use portcullis_hostile::redactor::RedactorUnderTest;
+use portcullis_hostile::{FuzzTarget, PropertyResult, TARGETS, config, frame, path, redactor};
+use portcullis_wire::frame::LineFrame;
 
-/// How many inputs each target gets in the short form.
+/// Inputs for each target in the short form.
 const INPUTS: u64 = 4_000;
 
 fn seed() -> u64 {
     let seed =
-        std::env::var("TORTURE_SEED").map_or_else(|_| Random::fresh_seed(), |text| text.parse().unwrap());
+        std::env::var("TORTURE_SEED").map_or_else(|_| SplitMix64::fresh_seed(), |text| text.parse().unwrap());
     println!("TORTURE_SEED={seed}");
     seed
 }
 
-fn target(name: &str) -> Target {
+fn target(name: &str) -> FuzzTarget {
     TARGETS.into_iter().find(|target| target.name == name).unwrap()
 }
 
@@ -35,10 +36,10 @@ fn holds(name: &str) {
     assert!(fed >= INPUTS);
 }
 
-/// Something weak, fed with the same inputs, is found out.
-fn finds_out(name: &str, check: impl Fn(&[u8]) -> Verdict) {
-    let (corpus, words) = (kept(name).unwrap(), target(name).words);
-    let mut random = Random::new(1);
+/// A weak implementation fails on the same inputs.
+fn finds_out(name: &str, check: impl Fn(&[u8]) -> PropertyResult) {
+    let (corpus, words) = (load(name).unwrap(), target(name).words);
+    let mut random = SplitMix64::new(1);
     let mut inputs =
         corpus.clone().into_iter().chain((0..INPUTS).map(|_| mutated(&corpus, words, &mut random)));
     assert!(inputs.any(|input| check(&input).is_err()));
@@ -66,11 +67,11 @@ fn configurations() {
 
 #[test]
 fn a_reader_that_minds_the_pieces_is_found_out() {
-    // A line that is longer than one piece is cut there.
-    let read: frame::Read = |text, size, bound| {
+    // The weak reader cuts a line that is longer than one chunk.
+    let read: frame::ReadLinesFn = |text, size, bound| {
         let lines = text.split(|byte| *byte == b'\n').flat_map(|line| line.chunks(size));
         let lines = lines.filter(|line| !line.iter().all(u8::is_ascii_whitespace) && line.len() <= bound);
-        lines.map(|line| Line::Text(line.to_vec().into())).chain([Line::End]).collect()
+        lines.map(|line| LineFrame::Text(line.to_vec().into())).chain([LineFrame::End]).collect()
     };
     finds_out("frame", |input| frame::check_with(input, read));
 }
@@ -83,13 +84,14 @@ fn exact_replacement_is_found_out() {
     fn pieces(text: &[u8], _: usize) -> Vec<u8> {
         whole(&String::from_utf8_lossy(text)).into_bytes()
     }
-    finds_out("redactor", |input| redactor::check_with(input, &Mask { whole, pieces }));
+    finds_out("redactor", |input| redactor::check_with(input, &RedactorUnderTest { whole, pieces }));
 }
 
 #[test]
 fn cleaning_a_path_by_its_text_is_found_out() {
-    let clean: path::Parse = |text| Some(text.replace("../", ""));
-    let open: path::Open = |fixture, text| std::fs::read(fixture.path().join(text.replace("../", ""))).ok();
+    let clean: path::ParsePathFn = |text| Some(text.replace("../", ""));
+    let open: path::OpenFileFn =
+        |fixture, text| std::fs::read(fixture.path().join(text.replace("../", ""))).ok();
     finds_out("path", |input| path::check_with(input, clean, |_, _| None));
     finds_out("path", |input| path::check_with(input, |_| None, open));
 }

@@ -1,5 +1,5 @@
 //! The server of the tests whose definitions change. An example, because that is built beside the program under test.
 
 fn main() {
-    portcullis_testkit::changeable::run();
+    portcullis_testkit::changeable_server::run();
 }

@@ -76,7 +76,7 @@ fn generated() -> Result<BTreeMap<PathBuf, String>> {
 
 fn tools_page(tools: &[(String, Value)]) -> Result<String> {
     let mut page = format!(
-        "{HEADER}# Tools\n\nEvery call goes through the same guards. What a client may not call it does not see.\n"
+        "{HEADER}# Tools\n\nEvery call passes the same checks. A client sees only the tools it may call.\n"
     );
     for (name, tool) in tools {
         let definition = &tool["definition"];
@@ -86,7 +86,7 @@ fn tools_page(tools: &[(String, Value)]) -> Result<String> {
         let limits = &tool["limits"];
         writeln!(
             page,
-            "Effect: {effect}, {reach}. Deadline: {} ms. Answer: at most {} bytes.\n",
+            "Effect: {effect}, {reach}. Deadline: {} ms. Result: at most {} bytes.\n",
             limits["deadline_ms"], limits["output_bytes_max"]
         )?;
         let required: Vec<&str> = definition["inputSchema"]["required"]
@@ -119,7 +119,7 @@ fn configuration_page() -> String {
     format!(
         "{HEADER}# Configuration\n\n`portcullis.toml` in the home folder (or `.yaml`, `.json` with the same keys). \
          `portcullis init` writes this file. It is strict: an unknown key is an error that names the nearest one, and all \
-         errors are told at once. A running hub follows changes; a bad file keeps the last good one in force. \
+         errors are reported at once. A running hub reloads the file; an invalid file keeps the previous configuration in force. \
          `portcullis config-schema` prints a JSON schema for editors, which is also in `docs/portcullis.schema.json`.\n\n```toml\n{}```\n\n\
          ## Limits\n\nEverything that a client can drive has a bound. What runs into one is counted as \
          `portcullis_limit_hits_total{{limit=\"…\"}}` at `/metrics`.\n\n{}",

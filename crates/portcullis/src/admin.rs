@@ -1,7 +1,6 @@
-//! Where people look and decide, in a running hub: what the desk of `portcullis-admin` is filled with.
+//! The admin desk of a running hub: implements `portcullis_admin::Desk`.
 //!
-//! The same functions as the command line's, so that a rule is in one place. What waits for the disk is done on a thread
-//! that may wait.
+//! It uses the same functions as the command line, so each rule exists once. Disk access runs on the blocking pool.
 
 mod approvals;
 mod audit;
@@ -11,74 +10,75 @@ mod differences;
 mod events;
 mod overview;
 mod policy;
+mod script_status;
 mod scripts;
 mod secrets;
 mod servers;
-mod stands;
 mod tools;
 
 use crate::BadUsage;
 use crate::commands::{environment, url_of, welcome_link};
-use crate::compose::Composed;
-use crate::config::{Config, ConfigErrors, EditError, Loaded};
+use crate::compose::ComposedHub;
+use crate::config::{Config, ConfigErrors, EditError, LoadedConfig};
 use crate::home::Home;
 use anyhow::Result;
 use changes::Change;
 use jiff::Timestamp;
 use portcullis_admin::desk::{
-    Actor, AddClient, AddRule, AddServer, Answer, ApprovalWhole, Approvals, AuditPage, AuditVerified,
-    ChangeClient, ClientMade, ClientShown, Clients, Decide, Decided, Desk, Done, GrantSecret, ImportFrom,
-    ImportServers, Importable, Listener, MoveRule, Overview, PolicyAnswer, PolicyShown, RecentCalls,
-    RemoveRule, ScriptDesk, SearchAudit, SecretShown, Secrets, ServerWhole, Servers, SetSecret, Settings,
-    Showing, SignInPage, Story, SwitchServer, TestPolicy, ToolShown, Tools, Tried, TrustServer, TryTool,
-    WantedApprovals,
+    ActionReceipt, Actor, AddClient, AddRule, AddServer, AdminEventStream, ApprovalDetail, ApprovalFilter,
+    ApprovalList, AuditPage, AuditVerification, CallHistory, ChangeClient, ClientList, ClientView,
+    CreatedClient, DecideApproval, DecisionReceipt, Desk, DeskFuture, GrantSecret, ImportPreview,
+    ImportServers, ImportSource, MoveRule, OneTimeReveal, Overview, PolicyExplanation, PolicyView,
+    RecentCalls, RemoveRule, ScriptDesk, SearchAudit, SecretList, SecretView, ServerDetail, ServerList,
+    ServerLoginUrl, SetSecret, SettingsView, SwitchServer, TestPolicy, ToolDetail, ToolList, TrustServer,
+    TryTool, TryToolResult,
 };
 use portcullis_admin::sign_in::SignIn;
-use portcullis_admin::{App, Counter, Problem};
+use portcullis_admin::{AdminApp, Problem, RedactedDesk};
 use portcullis_core::{Clock, Secret, SystemClock};
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit::ChangeLog;
-use portcullis_server::http::Beside;
-use portcullis_store::admins::Admins;
+use portcullis_server::http::MountedRoutes;
+use portcullis_store::admins::AdminStore;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// What `serve` needs to know.
-pub(crate) struct People {
-    pub(crate) beside: Option<Beside>,
-    /// Where the page is, or why it is not.
+/// The admin endpoint, for `serve`.
+pub(crate) struct AdminEndpoint {
+    pub(crate) beside: Option<MountedRoutes>,
+    /// URL of the page, or why it is not served.
     pub(crate) page: String,
-    /// By which the first person sets a password.
+    /// The one-time link for the first password.
     pub(crate) link: Option<Secret<String>>,
 }
 
 const NOT_REMOTE: &str = "the hub listens on more than loopback, where others could read passwords; put TLS in front of \
     it and set `admin.allow_remote`";
 
-/// Opens the door for people, if there is to be one.
+/// Builds the admin endpoint, if it is enabled.
 pub(crate) fn open(
     home: &Home,
     config: &Config,
-    composed: &Arc<Composed>,
+    composed: &Arc<ComposedHub>,
     address: SocketAddr,
-) -> Result<People> {
+) -> Result<AdminEndpoint> {
     if !config.admin.enabled {
-        return Ok(People { beside: None, page: "switched off".to_owned(), link: None });
+        return Ok(AdminEndpoint { beside: None, page: "disabled".to_owned(), link: None });
     }
     if !address.ip().is_loopback() && !config.admin.allow_remote {
-        tracing::warn!(target: "admin", "The admin page is not served: {NOT_REMOTE}.");
-        let beside = Some(portcullis_admin::refusing(NOT_REMOTE));
-        return Ok(People { beside, page: format!("not served: {NOT_REMOTE}"), link: None });
+        tracing::warn!(target: "admin", "admin page not served: {NOT_REMOTE}");
+        let beside = Some(portcullis_admin::mount_refusal(NOT_REMOTE));
+        return Ok(AdminEndpoint { beside, page: format!("not served: {NOT_REMOTE}"), link: None });
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let admins = Arc::new(Admins::open(&config.workspace.secure_dir(), clock.clone()));
+    let admins = Arc::new(AdminStore::open(&composed.database, clock.clone()));
     let link = match admins.list() {
         Ok(all) if all.is_empty() => Some(Secret::new(welcome_link(address, &admins.make_link()?))),
         Ok(_) => None,
         Err(error) => {
-            tracing::error!(target: "admin", %error, "Nobody can sign in to the admin page.");
+            tracing::error!(target: "admin", %error, "admin sign-in unavailable");
             None
         }
     };
@@ -90,10 +90,10 @@ pub(crate) fn open(
     });
     let changes = composed.change_log();
     let scripts = config.scripts.enabled;
-    let scripts = scripts.then(|| scripts::HubScripts::new(crate::scripts::desk(config), changes.clone()));
+    let scripts = scripts
+        .then(|| scripts::HubScripts::new(crate::scripts::desk(config, &composed.database), changes.clone()));
     if let Some(scripts) = &scripts {
-        let (secure, hub) = (config.workspace.secure_dir(), composed.hub.clone());
-        tokio::spawn(scripts.stands.clone().watch(secure, hub));
+        tokio::spawn(scripts.states.clone().watch(composed.hub.clone()));
     }
     let desk = Arc::new(HubDesk {
         home: home.clone(),
@@ -106,27 +106,27 @@ pub(crate) fn open(
         scripts,
         changes,
     });
-    let app = App {
-        counter: Counter::new(desk, Arc::new(composed.handles.redactor.clone())),
+    let app = AdminApp {
+        counter: RedactedDesk::new(desk, Arc::new(composed.handles.redactor.clone())),
         sign_in: Arc::new(SignIn::new(admins, clock)),
         closing,
     };
     let page = url_of(address).replace("/mcp", "/admin");
-    Ok(People { beside: Some(portcullis_admin::beside(app)), page, link })
+    Ok(AdminEndpoint { beside: Some(portcullis_admin::mount(app)), page, link })
 }
 
-/// What an administrator sees and does, in this hub.
+/// The desk of this hub.
 struct HubDesk {
     home: Home,
-    composed: Arc<Composed>,
-    /// Where agents find the hub.
+    composed: Arc<ComposedHub>,
+    /// The MCP endpoint.
     url: String,
     started: Timestamp,
-    /// Servers that do not run, as they were when somebody looked at them from here.
-    looked_at: std::sync::Mutex<servers::LookedAt>,
-    /// Logins that wait for a person.
-    logins: std::sync::Mutex<servers::Logins>,
-    /// When clients last called before this hub started. Looked up when somebody wants to know.
+    /// Snapshots of disabled servers from probes.
+    looked_at: std::sync::Mutex<servers::ProbedServers>,
+    /// Pending logins.
+    logins: std::sync::Mutex<servers::PendingLogins>,
+    /// Last calls before startup, read from the audit log on first use.
     last_calls: tokio::sync::OnceCell<clients::LastCalls>,
     scripts: Option<scripts::HubScripts>,
     changes: ChangeLog,
@@ -136,22 +136,22 @@ fn now() -> Timestamp {
     Timestamp::try_from(SystemClock.now()).unwrap_or_default()
 }
 
-/// How an administrator is named in records.
+/// Returns how records name an administrator.
 fn by(actor: &Actor) -> String {
     format!("admin {}", actor.name)
 }
 
-/// Does work that waits for the disk.
+/// Runs disk access on the blocking pool.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(_) => Err(Problem::internal("this failed inside the hub; its log says why")),
+        Err(_) => Err(Problem::internal("internal error: see the hub's log")),
     }
 }
 
-/// Says what a command would say: whether the words were wrong, or the work failed.
+/// Maps a command's error to a response: bad input or failure.
 fn explained(error: anyhow::Error) -> Problem {
     let message = crate::with_causes(&error);
     if error.is::<BadUsage>() || error.is::<ConfigErrors>() {
@@ -175,8 +175,8 @@ fn edit_problem(error: EditError) -> Problem {
     }
 }
 
-fn done(said: impl Into<String>) -> Done {
-    Done { said: said.into() }
+fn done(said: impl Into<String>) -> ActionReceipt {
+    ActionReceipt { said: said.into() }
 }
 
 impl HubDesk {
@@ -185,7 +185,7 @@ impl HubDesk {
         self.composed.config.load_full()
     }
 
-    /// A change that an administrator is about to make.
+    /// Prepares an audited change.
     fn recorded(&self, actor: &Actor, action: &'static str, details: serde_json::Value) -> Change {
         Change::new(&self.changes, actor, action, details)
     }
@@ -195,37 +195,37 @@ impl HubDesk {
     }
 }
 
-/// The configuration as the file has it now.
-fn load(home: &Home) -> Result<Loaded, Problem> {
+/// Loads the configuration file.
+fn load(home: &Home) -> Result<LoadedConfig, Problem> {
     Config::load(home.path(), &environment).map_err(|errors| {
         Problem::conflict(format!("the configuration has errors: {errors}"))
-            .hint("mend the file first; `portcullis doctor` names what is wrong")
+            .hint("fix the file first; `portcullis doctor` lists the errors")
     })
 }
 
 impl Desk for HubDesk {
-    fn overview(&self) -> Answer<'_, Overview> {
+    fn overview(&self) -> DeskFuture<'_, Overview> {
         Box::pin(self.glance())
     }
 
-    fn recent_calls(&self) -> Answer<'_, RecentCalls> {
+    fn recent_calls(&self) -> DeskFuture<'_, RecentCalls> {
         let calls = self.composed.handles.live.recent().iter().map(|call| events::line(call)).collect();
         Box::pin(async { Ok(RecentCalls { calls }) })
     }
 
-    fn listen(&self) -> Listener {
-        events::listen(&self.composed, self.scripts.as_ref().map(|scripts| scripts.stands.subscribe()))
+    fn listen(&self) -> AdminEventStream {
+        events::listen(&self.composed, self.scripts.as_ref().map(|scripts| scripts.states.subscribe()))
     }
 
-    fn approvals(&self, wanted: WantedApprovals) -> Answer<'_, Approvals> {
+    fn approvals(&self, wanted: ApprovalFilter) -> DeskFuture<'_, ApprovalList> {
         Box::pin(self.list_approvals(wanted))
     }
 
-    fn approval(&self, id: String) -> Answer<'_, ApprovalWhole> {
+    fn approval(&self, id: String) -> DeskFuture<'_, ApprovalDetail> {
         Box::pin(self.show_approval(id))
     }
 
-    fn decide(&self, id: String, decision: Decide, actor: Actor) -> Answer<'_, Decided> {
+    fn decide(&self, id: String, decision: DecideApproval, actor: Actor) -> DeskFuture<'_, DecisionReceipt> {
         let change = self.recorded(
             &actor,
             "approvals.decide",
@@ -234,133 +234,138 @@ impl Desk for HubDesk {
         Box::pin(change.made(self.decide_approval(id, decision, actor)))
     }
 
-    fn clients(&self) -> Answer<'_, Clients> {
+    fn clients(&self) -> DeskFuture<'_, ClientList> {
         Box::pin(self.list_clients())
     }
 
-    fn add_client(&self, new: AddClient, actor: Actor) -> Answer<'_, Showing<ClientMade>> {
+    fn add_client(&self, new: AddClient, actor: Actor) -> DeskFuture<'_, OneTimeReveal<CreatedClient>> {
         let change = self.recorded(&actor, "clients.add", json!(new));
         Box::pin(change.made(self.make_client(new, actor)))
     }
 
-    fn change_client(&self, name: String, change: ChangeClient, actor: Actor) -> Answer<'_, ClientShown> {
+    fn change_client(&self, name: String, change: ChangeClient, actor: Actor) -> DeskFuture<'_, ClientView> {
         let recorded = self.recorded(&actor, "clients.change", json!({ "name": name, "to": change }));
         Box::pin(recorded.made(self.rescope_client(name, change, actor)))
     }
 
-    fn revoke_client(&self, name: String, actor: Actor) -> Answer<'_, Done> {
+    fn revoke_client(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
         let change = self.recorded(&actor, "clients.revoke", json!({ "name": name }));
         Box::pin(change.made(self.drop_client(name, actor)))
     }
 
-    fn secrets(&self) -> Answer<'_, Secrets> {
+    fn secrets(&self) -> DeskFuture<'_, SecretList> {
         Box::pin(self.list_secrets())
     }
 
-    fn set_secret(&self, name: String, new: SetSecret, actor: Actor) -> Answer<'_, SecretShown> {
+    fn set_secret(&self, name: String, new: SetSecret, actor: Actor) -> DeskFuture<'_, SecretView> {
         let change = self.recorded(&actor, "secrets.set", json!({ "name": name, "grants": new.grants }));
         Box::pin(change.made(self.keep_secret(name, new, actor)))
     }
 
-    fn grant_secret(&self, name: String, grants: GrantSecret, actor: Actor) -> Answer<'_, SecretShown> {
+    fn grant_secret(&self, name: String, grants: GrantSecret, actor: Actor) -> DeskFuture<'_, SecretView> {
         let change = self.recorded(&actor, "secrets.grant", json!({ "name": name, "grants": grants.grants }));
         Box::pin(change.made(self.regrant_secret(name, grants, actor)))
     }
 
-    fn remove_secret(&self, name: String, actor: Actor) -> Answer<'_, Done> {
+    fn remove_secret(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
         let change = self.recorded(&actor, "secrets.remove", json!({ "name": name }));
         Box::pin(change.made(self.forget_secret(name, actor)))
     }
 
-    fn servers(&self) -> Answer<'_, Servers> {
+    fn servers(&self) -> DeskFuture<'_, ServerList> {
         Box::pin(self.list_servers())
     }
 
-    fn server(&self, name: String) -> Answer<'_, ServerWhole> {
+    fn server(&self, name: String) -> DeskFuture<'_, ServerDetail> {
         Box::pin(self.show_server(name))
     }
 
-    fn look_at_server(&self, name: String, actor: Actor) -> Answer<'_, ServerWhole> {
+    fn probe_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ServerDetail> {
         let change = self.recorded(&actor, "mcp.look", json!({ "name": name }));
         Box::pin(change.made(self.look_at(name, actor)))
     }
 
-    fn trust_server(&self, name: String, trust: TrustServer, actor: Actor) -> Answer<'_, Done> {
+    fn trust_server(&self, name: String, trust: TrustServer, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
         let change = self.recorded(&actor, "mcp.trust", json!({ "name": name, "seen": trust.seen }));
         Box::pin(change.made(self.let_in(name, trust, actor)))
     }
 
-    fn distrust_server(&self, name: String, actor: Actor) -> Answer<'_, Done> {
+    fn distrust_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
         let change = self.recorded(&actor, "mcp.distrust", json!({ "name": name }));
         Box::pin(change.made(self.keep_out(name, actor)))
     }
 
-    fn switch_server(&self, name: String, switch: SwitchServer, actor: Actor) -> Answer<'_, Done> {
+    fn switch_server(
+        &self,
+        name: String,
+        switch: SwitchServer,
+        actor: Actor,
+    ) -> DeskFuture<'_, ActionReceipt> {
         let change = self.recorded(&actor, "mcp.switch", json!({ "name": name, "enabled": switch.enabled }));
         Box::pin(change.made(self.switch(name, switch.enabled, actor)))
     }
 
-    fn restart_server(&self, name: String, actor: Actor) -> Answer<'_, Done> {
+    fn restart_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
         let change = self.recorded(&actor, "mcp.restart", json!({ "name": name }));
         Box::pin(change.made(self.restart(name, actor)))
     }
 
-    fn add_server(&self, new: AddServer, actor: Actor) -> Answer<'_, Done> {
+    fn add_server(&self, new: AddServer, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
         let change = self.recorded(&actor, "mcp.add", json!({ "name": new.name }));
         Box::pin(change.made(self.write_server(new, actor)))
     }
 
-    fn remove_server(&self, name: String, actor: Actor) -> Answer<'_, Done> {
+    fn remove_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
         let change = self.recorded(&actor, "mcp.remove", json!({ "name": name }));
         Box::pin(change.made(self.take_server_out(name, actor)))
     }
 
-    fn importable(&self, from: ImportFrom) -> Answer<'_, Importable> {
+    fn importable(&self, from: ImportSource) -> DeskFuture<'_, ImportPreview> {
         Box::pin(self.import(from.text, Vec::new(), None))
     }
 
-    fn import_servers(&self, wanted: ImportServers, actor: Actor) -> Answer<'_, Importable> {
+    fn import_servers(&self, wanted: ImportServers, actor: Actor) -> DeskFuture<'_, ImportPreview> {
         let change = self.recorded(&actor, "mcp.import", json!({ "only": wanted.only }));
         Box::pin(change.made(self.import(wanted.text, wanted.only, Some(actor))))
     }
 
-    fn sign_in_to_server(&self, name: String, actor: Actor) -> Answer<'_, Showing<SignInPage>> {
+    fn sign_in_to_server(&self, name: String, actor: Actor) -> DeskFuture<'_, OneTimeReveal<ServerLoginUrl>> {
         let change = self.recorded(&actor, "mcp.auth", json!({ "name": name }));
         Box::pin(change.made(self.begin_login(name, actor)))
     }
 
-    fn tools(&self) -> Answer<'_, Tools> {
+    fn tools(&self) -> DeskFuture<'_, ToolList> {
         Box::pin(async { Ok(self.list_tools()) })
     }
 
-    fn tool(&self, name: String) -> Answer<'_, ToolShown> {
+    fn tool(&self, name: String) -> DeskFuture<'_, ToolDetail> {
         Box::pin(async move { self.show_tool(&name) })
     }
 
-    fn try_tool(&self, name: String, arguments: TryTool, actor: Actor) -> Answer<'_, Tried> {
+    fn try_tool(&self, name: String, arguments: TryTool, actor: Actor) -> DeskFuture<'_, TryToolResult> {
         Box::pin(self.call_tool(name, arguments, actor))
     }
 
-    fn policy(&self) -> Answer<'_, PolicyShown> {
+    fn policy(&self) -> DeskFuture<'_, PolicyView> {
         Box::pin(self.show_policy())
     }
 
-    fn test_policy(&self, question: TestPolicy) -> Answer<'_, PolicyAnswer> {
+    fn test_policy(&self, question: TestPolicy) -> DeskFuture<'_, PolicyExplanation> {
         Box::pin(self.explain_policy(question))
     }
 
-    fn add_rule(&self, rule: AddRule, actor: Actor) -> Answer<'_, PolicyShown> {
+    fn add_rule(&self, rule: AddRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
         let change = self.recorded(&actor, "policy.add", json!({ "rule": rule.rule, "before": rule.before }));
         Box::pin(change.made(self.write_rule(rule, actor)))
     }
 
-    fn remove_rule(&self, rule: RemoveRule, actor: Actor) -> Answer<'_, PolicyShown> {
+    fn remove_rule(&self, rule: RemoveRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
         let change =
             self.recorded(&actor, "policy.remove", json!({ "at": rule.at, "version": rule.version }));
         Box::pin(change.made(self.take_rule_out(rule, actor)))
     }
 
-    fn move_rule(&self, rule: MoveRule, actor: Actor) -> Answer<'_, PolicyShown> {
+    fn move_rule(&self, rule: MoveRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
         let change = self.recorded(
             &actor,
             "policy.move",
@@ -369,19 +374,19 @@ impl Desk for HubDesk {
         Box::pin(change.made(self.move_rule_to(rule, actor)))
     }
 
-    fn search_audit(&self, search: SearchAudit) -> Answer<'_, AuditPage> {
+    fn search_audit(&self, search: SearchAudit) -> DeskFuture<'_, AuditPage> {
         Box::pin(self.search_records(search))
     }
 
-    fn story(&self, seq: u64) -> Answer<'_, Story> {
+    fn call_history(&self, seq: u64) -> DeskFuture<'_, CallHistory> {
         Box::pin(self.tell_story(seq))
     }
 
-    fn verify_audit(&self) -> Answer<'_, AuditVerified> {
+    fn verify_audit(&self) -> DeskFuture<'_, AuditVerification> {
         Box::pin(self.verify_records())
     }
 
-    fn settings(&self) -> Answer<'_, Settings> {
+    fn settings(&self) -> DeskFuture<'_, SettingsView> {
         Box::pin(self.show_settings())
     }
 

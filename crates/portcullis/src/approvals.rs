@@ -1,76 +1,76 @@
-//! Approvals: of a running hub that another process decides about, and for good, as a rule.
+//! Approvals across processes, and "always" approvals as allow rules.
 
 use crate::commands::environment;
-use crate::config::{AddRuleError, AllowRule, Config, Editing, add_rule};
-use crate::folder_changes::FolderChanges;
+use crate::config::{AddRuleError, AllowRule, Config, ConfigEditLock, add_rule};
 use crate::known_tools::KnownTools;
 use crate::{BadUsage, compose};
 use anyhow::{Context, Result, anyhow};
 use jiff::Timestamp;
-use portcullis_core::{Caller, Client, Decision, Effect, Listing, Origin, Reach, Scope, Unruled};
+use portcullis_core::{
+    Caller, Client, Decision, DefaultDecision, Effect, Origin, PolicySubject, Reach, Scope,
+};
 use portcullis_guard::ApprovalDesk;
 use portcullis_server::Hub;
-use portcullis_store::approvals::{Approval, ApprovalError, Asked, Stage};
-use std::path::{Path, PathBuf};
+use portcullis_store::approvals::{Approval, ApprovalError, ApprovalRequest, ApprovalStage};
+use std::path::Path;
 use std::sync::Arc;
 
-/// How long a reason may be. It is told to the agent.
+/// Length limit of a reason, which is sent to the agent.
 pub(crate) const REASON_CHARS_MAX: usize = 500;
 
-/// What [`default_for`](portcullis_guard::default_for) calls the decision of a server that asks.
+/// Name of a server's `ask` decision in [`default_for`](portcullis_guard::default_for).
 const ASKED_BY_SERVER: &str = "server:ask";
 
-/// Writes a rule that allows what an approval is about, unless there is one. Returns the file.
+/// Writes an allow rule for an approval, unless one exists. Returns the file.
 pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> Result<Option<String>> {
-    let Asked { client, origin, kind, target, effect, reach, rule, .. } = &approval.call;
+    let ApprovalRequest { client, origin, kind, target, effect, reach, rule, .. } = &approval.call;
     let effect: Effect = effect.parse().map_err(|error: String| anyhow!(error))?;
     if effect == Effect::Destroy {
         let reason = ApprovalError::SingleUse(approval.id.clone());
-        return Err(BadUsage(format!("{reason}; leave `--always` out, or write a rule by hand")).into());
+        return Err(BadUsage(format!("{reason}; omit `--always`, or write a rule yourself")).into());
     }
     if kind == "completion" {
-        let reason = "a completion is decided about with what it completes; leave `--always` out";
+        let reason = "a completion follows the decision on its prompt or resource; omit `--always`";
         return Err(BadUsage(reason.to_owned()).into());
     }
     let state = approval.stage(now);
-    if !matches!(state, Stage::Pending | Stage::Rejected) {
+    if !matches!(state, ApprovalStage::Pending | ApprovalStage::Rejected) {
         return Err(ApprovalError::Decided { id: approval.id.clone(), state }.into());
     }
     let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
-    let origin = origin.context("the origin of the call is not known any more")?;
+    let origin = origin.context("the origin of the call is unknown")?;
     let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
-    // Where the rule belongs is known only while nobody else changes the rules.
-    let editing = Editing::of(home)?;
+    // Locked: the position of the rule depends on the others.
+    let editing = ConfigEditLock::of(home)?;
     let config = &Config::load(home, &environment)?.config;
     let known = KnownTools::of(config)?;
     let labels = known.labels(target);
-    // A resource or a prompt does not say in its name which server it is of. Where a server's own decision asked about it,
-    // that decision is taken to hold still.
-    let unruled = match kind.as_str() {
-        "tool" => known.unruled(target),
+    // The name of a resource or prompt does not identify its server. If the server's `decision` required approval, it is
+    // assumed unchanged.
+    let default_decision = match kind.as_str() {
+        "tool" => known.default_decision(target),
         _ => None,
     };
-    let asked_by_server = if rule == ASKED_BY_SERVER { Unruled::Ask } else { Unruled::ByEffect };
-    let unruled = unruled.unwrap_or(asked_by_server);
-    let listing = Listing {
+    let asked_by_server =
+        if rule == ASKED_BY_SERVER { DefaultDecision::Ask } else { DefaultDecision::ByEffect };
+    let default_decision = default_decision.unwrap_or(asked_by_server);
+    let listing = PolicySubject {
         kind: "tool",
         name: target,
         also: None,
         effect,
         reach,
         labels,
-        unruled,
+        default_decision,
         in_every_scope: false,
     };
     let before = match decide_today(config, client, origin, &listing, now) {
         Decision::Allow { .. } => return Ok(None),
-        // The rules changed since the call was asked about, and a person meant them to.
+        // The rules changed since the call was made, on purpose.
         Decision::Deny { rule } => {
-            return Err(anyhow!(
-                "`{rule}` denies this by now; nothing was approved, and no rule was written"
-            ));
+            return Err(anyhow!("`{rule}` now denies this; nothing was approved, and no rule was written"));
         }
-        // A later rule would never be reached.
+        // A later rule would never match.
         Decision::Ask { rule } => rule
             .strip_prefix("policy[")
             .and_then(|rest| rest.strip_suffix(']'))
@@ -83,35 +83,30 @@ pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> 
         origin,
         effect,
         reach,
-        comment: format!("Approved for good on {day}, as {}.", approval.id),
+        comment: format!("Always allowed on {day}, approval {}.", approval.id),
     };
     let path = add_rule(&editing, &environment, &new, before).map_err(|error| match error {
         AddRuleError::Glob(_) => BadUsage(error.to_string()).into(),
         other => anyhow::Error::from(other),
     });
-    let path = path.context("the rule was not written, and nothing was approved")?;
+    let path = path.context("failed to write the rule; nothing was approved")?;
     Ok(Some(path.display().to_string()))
 }
 
-/// Decides about such a call by the rules as they are now. What the client's scope leaves out it could not have asked.
+/// Evaluates the current rules for the call. Its client's scope allowed it.
 fn decide_today(
     config: &Config,
     client: &str,
     origin: Origin,
-    listing: &Listing<'_>,
+    listing: &PolicySubject<'_>,
     now: Timestamp,
 ) -> Decision {
     let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything(), token: None });
     compose::policy(config).decide(&Caller { client, origin }, listing, now)
 }
 
-/// Tells the desk when a file in the folder `secure` changes, and when the hub closes.
-pub(crate) async fn watch(desk: ApprovalDesk, secure: PathBuf, hub: Arc<Hub>) {
-    let changes = FolderChanges::of(&secure);
-    loop {
-        tokio::select! {
-            () = hub.closed() => return desk.close(),
-            () = changes.next() => desk.look_again(),
-        }
-    }
+/// Ends the wait of every call when the hub closes.
+pub(crate) async fn close_with(desk: ApprovalDesk, hub: Arc<Hub>) {
+    hub.closed().await;
+    desk.close();
 }

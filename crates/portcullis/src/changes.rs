@@ -1,7 +1,7 @@
-//! Which commands change something, and their place on the record.
+//! Write-ahead audit records of commands that change state.
 //!
-//! A command writes down what it is about to do before it does it, and how that ended. The hub takes that over into the
-//! audit log.
+//! A command records its intent before it acts, and the outcome afterwards. The hub transfers the records to the audit
+//! log.
 
 use crate::cli::{
     AdminCommand, ApprovalsCommand, ClientsCommand, Command, McpCommand, ScriptsCommand, SecretsCommand,
@@ -16,22 +16,22 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How the user of a command is named in records. No client can have such a name.
+/// Name of the command line user in records. Not a valid client name, so it cannot collide.
 fn actor() -> String {
     format!("user:{}", rustix::process::getuid().as_raw())
 }
 
-/// Runs a command; one that changes something is put on the record, before and after. Where that cannot be, nothing is changed.
+/// Runs a command; a change is recorded before and after. If it cannot be recorded, nothing is changed.
 pub(crate) fn recorded(
     home: Option<&Path>,
     command: Command,
     run: impl FnOnce(Command) -> Result<ExitCode>,
 ) -> Result<ExitCode> {
     let Some((action, details)) = change_of(&command) else { return run(command) };
-    // Where the home or the configuration cannot be read, the command itself says why, and changes nothing.
+    // If home or configuration cannot be read, the command itself reports it and changes nothing.
     let Ok(settings) = audit_settings(home) else { return run(command) };
     let begun = SpooledChange::begin(&settings, actor(), action, details, SystemClock.now());
-    let change = begun.context("this change cannot be recorded, so it is not made")?;
+    let change = begun.context("the change was not made, because it cannot be recorded")?;
     let done = run(command);
     let outcome = match &done {
         Ok(code) if *code == ExitCode::SUCCESS => Ok(()),
@@ -41,21 +41,22 @@ pub(crate) fn recorded(
         Err(_) => Err(ErrorKind::Internal),
     };
     if let Err(error) = change.end(outcome, SystemClock.now()) {
-        crate::print::note(format!("warning: how this ended could not be recorded: {error}"));
+        crate::print::note(format!("warning: the outcome could not be recorded: {error}"));
     }
     done
 }
 
-/// Returns what a command is about to change: what is done, and to what. Every command has to be listed here.
+/// Returns the audit action of a command and its details. Every command must be listed here.
 fn change_of(command: &Command) -> Option<(&'static str, Value)> {
     match command {
         Command::Serve
         | Command::Stdio
         | Command::Doctor
-        // Calls are recorded as such.
+        // Calls have their own records.
         | Command::Tools(_)
         | Command::Policy(_)
         | Command::Audit(_)
+        | Command::Store(_)
         | Command::Completions { .. }
         | Command::ConfigSchema
         | Command::Guardian { .. } => None,
@@ -74,7 +75,7 @@ fn change_of(command: &Command) -> Option<(&'static str, Value)> {
         Command::Secrets(args) => match args.command.as_ref()? {
             SecretsCommand::List => None,
             SecretsCommand::Set(new) => {
-                // A value in its place is refused, and no part of the record.
+                // A value as an argument is refused, and not recorded.
                 let name = is_secret_name(&new.name).then_some(&new.name);
                 Some(("secrets.set", json!({ "name": name, "grants": new.grants })))
             }
@@ -121,7 +122,7 @@ fn change_of(command: &Command) -> Option<(&'static str, Value)> {
 fn server_change(command: &McpCommand) -> Option<(&'static str, Value)> {
     let (action, name) = match command {
         McpCommand::List | McpCommand::Test { .. } | McpCommand::Status { .. } => return None,
-        // Its arguments and headers may hold what is secret and not known as such.
+        // Arguments and headers may contain unregistered secrets.
         McpCommand::Add(new) => ("mcp.add", &new.name),
         McpCommand::Import(wanted) if wanted.yes => {
             return Some(("mcp.import", json!({ "file": wanted.file, "only": wanted.only })));

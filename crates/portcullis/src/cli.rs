@@ -4,11 +4,13 @@ mod admin;
 mod mcp;
 mod policy;
 mod scripts;
+mod store;
 
 pub use admin::{AdminArgs, AdminCommand};
 pub use mcp::{McpAddArgs, McpArgs, McpCommand, McpImportArgs, McpTrustArgs};
 pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
 pub use scripts::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
+pub use store::{StoreArgs, StoreCommand};
 
 use crate::install::{ClientApp, Transport};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -17,23 +19,23 @@ use std::path::PathBuf;
 
 /// One guarded door between AI agents and everything they touch.
 ///
-/// Without a command it serves: it makes its home, listens on 127.0.0.1:3000 and prints what to do next.
+/// Without a command it starts the server: it creates its home folder, listens on 127.0.0.1:3000 and prints the next steps.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
-    /// Where the data lives [default: PORTCULLIS_HOME, or the platform's data folder]
+    /// Home folder [default: PORTCULLIS_HOME, or the platform's data folder]
     #[arg(long, global = true, value_name = "DIR")]
     pub home: Option<PathBuf>,
 
-    /// Print data as JSON
+    /// Output JSON
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Speak MCP on standard input and output; the same as `portcullis stdio`
+    /// Serve MCP over stdio; same as `portcullis stdio`
     #[arg(long)]
     pub mcp: bool,
 
-    /// Check that every tool, its schema, its snapshot and its dispatch agree, by calling each one
+    /// Call every tool and check it against its schema and snapshot
     #[arg(long, conflicts_with = "mcp")]
     pub selftest: bool,
 
@@ -43,76 +45,78 @@ pub struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  portcullis                                      serve MCP on http://127.0.0.1:3000/mcp
-  portcullis clients add laptop --effects read    a client that can only look
-  portcullis clients add editor --install cursor  and write it into Cursor's configuration
-  portcullis tools call workspace_list '{}'       call a tool from here
+  portcullis                                      serve MCP at http://127.0.0.1:3000/mcp
+  portcullis clients add laptop --effects read    add a read-only client
+  portcullis clients add editor --install cursor  add a client and configure Cursor
+  portcullis tools call workspace_list '{}'       call a tool
   portcullis secrets set GITHUB_TOKEN --grant api.github.com
-                                                  keep a secret for one place, out of everything else
-  portcullis mcp add git -- uvx mcp-server-git    another server behind the same guards
-  portcullis policy test laptop workspace_write   may it, and by which rule
-  portcullis doctor                               what works and what does not
+                                                  store a secret for one host, redacted elsewhere
+  portcullis mcp add git -- uvx mcp-server-git    add an upstream MCP server
+  portcullis policy test laptop workspace_write   show which rule decides a call
+  portcullis doctor                               check the installation
 
 Environment:
-  PORTCULLIS_HOME             where the data lives
-  MCP_TRANSPORT               `stdio` or `http`: what to do when no command is given
-  MCP_HTTP_PORT               the port, instead of that of `http.listen`
-  PORTCULLIS_KEY              where the key of the secrets is: `credential` (systemd, portcullis-key), `keyring`
-                              (secret-tool), `file` or `passphrase`; found out if it is not set
-  PORTCULLIS_KEY_FILE         the key file, instead of ~/.config/portcullis/key
-  PORTCULLIS_PASSPHRASE_FILE  a file with the passphrase, for where nobody can be asked";
+  PORTCULLIS_HOME             home folder
+  MCP_TRANSPORT               `stdio` or `http`: the transport when no command is given
+  MCP_HTTP_PORT               overrides the port of `http.listen`
+  PORTCULLIS_KEY              source of the secret store's key: `credential` (systemd, portcullis-key), `keyring`
+                              (secret-tool), `file` or `passphrase`; detected if not set
+  PORTCULLIS_KEY_FILE         key file, instead of ~/.config/portcullis/key
+  PORTCULLIS_PASSPHRASE_FILE  file with the passphrase, for non-interactive use";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve MCP over HTTP, and to `--mcp` processes on the same home
+    /// Serve MCP over HTTP, and to stdio processes with the same home
     Serve,
-    /// Speak MCP on standard input and output
+    /// Serve MCP over stdio
     ///
-    /// Where a hub already runs on the same home this process only passes messages on to it.
+    /// If a hub already runs with the same home, this process only relays messages to it.
     Stdio,
     /// Write a commented configuration file
     Init(InitArgs),
-    /// Check the installation and say what to do about each problem
+    /// Check the installation and suggest a fix for each problem
     Doctor,
     /// List the tools, or call one
     Tools(ToolsArgs),
-    /// Put other MCP servers behind this hub, and say what of them is let in
+    /// Manage upstream MCP servers and trust their tools
     #[command(after_help = "\
 Examples:
   portcullis mcp add git -- uvx mcp-server-git --repository ~/code
-  portcullis mcp import                      what other programs use
-  portcullis mcp trust git                   look at what it offers, and let that in
-  portcullis mcp status                      how all of them stand")]
+  portcullis mcp import                      preview servers of other applications
+  portcullis mcp trust git                   review its tools and expose them
+  portcullis mcp status                      show the status of all servers")]
     Mcp(McpArgs),
-    /// Say who may call, and what
+    /// Manage clients and their scopes
     Clients(ClientsArgs),
-    /// Show the rules, or explain what they make of a call
+    /// Show the policy rules, or explain a decision
     Policy(PolicyArgs),
-    /// Keep values that agents may use and nobody may read
+    /// Manage secrets: values that calls may use but no one can read back
     Secrets(SecretsArgs),
-    /// Decide which scripts may run, and what they may use
+    /// Review scripts and what they may use
     Scripts(ScriptsArgs),
-    /// Decide about calls that wait for a person
+    /// Approve or reject calls that need a decision
     Approvals(ApprovalsArgs),
-    /// Let people in to the admin page, and end their sessions
+    /// Manage administrators and their sessions
     Admin(AdminArgs),
-    /// Read the log of every call, and check that nobody changed it
+    /// Search and verify the audit log
     Audit(AuditArgs),
-    /// Print completions for a shell
+    /// Check, back up or export the database
+    Store(StoreArgs),
+    /// Print shell completions
     #[command(
         after_help = "Example: portcullis completions bash > ~/.local/share/bash-completion/completions/portcullis"
     )]
     Completions { shell: clap_complete::Shell },
     /// Print the JSON schema of the configuration file, for editors
     ConfigSchema,
-    /// Waits beside a hub, to end its servers if it cannot
+    /// Watchdog: ends the hub's child processes if the hub is killed
     #[command(name = "__guardian", hide = true)]
     Guardian { mark: String },
 }
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// Replace a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 }
@@ -125,13 +129,13 @@ pub struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ToolsCommand {
-    /// List the tools that the local client sees
+    /// List the tools visible to the local client
     List,
-    /// Call a tool as the local client, through every guard
+    /// Call a tool as the local client, through all checks
     #[command(after_help = "Example: portcullis tools call workspace_read '{\"path\": \"notes/todo.md\"}'")]
     Call {
         name: String,
-        /// The arguments, a JSON object; `-` reads them from standard input
+        /// Arguments as a JSON object; `-` reads them from stdin
         #[arg(default_value = "{}")]
         arguments: String,
     },
@@ -145,7 +149,7 @@ pub struct ClientsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ClientsCommand {
-    /// Make a client and print its token, once
+    /// Add a client and print its token, which is shown once
     #[command(after_help = "\
 Examples:
   portcullis clients add laptop
@@ -153,9 +157,9 @@ Examples:
   portcullis clients add helper --tools search --allow 'git_*' --deny '*_push'
   portcullis clients add editor --install vscode")]
     Add(AddArgs),
-    /// List the clients; tokens are never shown
+    /// List clients; tokens are never shown
     List,
-    /// Take a client's access away, from its next request on
+    /// Revoke a client, effective with its next request
     Revoke { name: String },
 }
 
@@ -167,33 +171,33 @@ pub struct ApprovalsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ApprovalsCommand {
-    /// List what waits for a decision
+    /// List pending approvals
     List {
-        /// And what was decided, used and has expired
+        /// Include decided, used and expired approvals
         #[arg(long)]
         all: bool,
     },
-    /// Show one call with its arguments
+    /// Show an approval with the call's arguments
     Show {
-        /// Its id, or the beginning of it
+        /// Approval ID, or a unique prefix
         id: String,
     },
-    /// Let a call run: this one, once, unless more is said
+    /// Approve a call: this exact call, once, by default
     ///
-    /// A call that still waits runs at once; one that was told to come back runs when it is made again, with the same
-    /// arguments. What destroys is approved one call at a time.
+    /// A call that still waits runs at once; otherwise it runs when the client retries it with the same arguments.
+    /// Destructive calls are approved one at a time.
     #[command(after_help = "\
 Examples:
   portcullis approvals approve 4k2m9q7x
   portcullis approvals approve 4k2m --session
   portcullis approvals approve 4k2m --always")]
     Approve(ApproveArgs),
-    /// Refuse a call; the agent is told
+    /// Reject a call
     #[command(after_help = "Example: portcullis approvals reject 4k2m --reason 'wrong channel'")]
     Reject {
-        /// Its id, or the beginning of it
+        /// Approval ID, or a unique prefix
         id: String,
-        /// Why, in words for the agent
+        /// Reason, sent to the agent
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
@@ -201,12 +205,12 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct ApproveArgs {
-    /// Its id, or the beginning of it
+    /// Approval ID, or a unique prefix
     pub id: String,
-    /// Every call of this tool by this client, with any arguments, until its session ends
+    /// Approve all calls of this tool by this client, with any arguments, until its session ends
     #[arg(long, conflicts_with = "always")]
     pub session: bool,
-    /// Every call of this tool by this client, with any arguments, as a rule in portcullis.toml
+    /// Approve all calls of this tool by this client, with any arguments, as an allow rule in portcullis.toml
     #[arg(long)]
     pub always: bool,
 }
@@ -219,37 +223,37 @@ pub struct AuditArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum AuditCommand {
-    /// Show the newest records
+    /// Show the latest records
     Tail {
-        /// How many
+        /// Number of records
         #[arg(short = 'n', long, default_value_t = 20)]
         lines: usize,
-        /// Go on as records come, until interrupted
+        /// Follow new records until interrupted
         #[arg(short, long)]
         follow: bool,
     },
-    /// Show the records that fit
+    /// Show matching records
     #[command(after_help = "\
 Examples:
   portcullis audit search --tool 'workspace_*' --since 1h
   portcullis audit search --client laptop --outcome denied --json")]
     Search(SearchArgs),
-    /// Check every record, and name the first that is not as it was written
+    /// Verify the hash chain and report the first modified record
     Verify,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct SearchArgs {
-    /// Names of tools, addresses of resources and names of prompts
+    /// Tool names, resource URIs or prompt names
     #[arg(long, value_name = "GLOB")]
     pub tool: Option<String>,
-    /// Names of clients
+    /// Client names
     #[arg(long, value_name = "GLOB")]
     pub client: Option<String>,
-    /// Not older than: 30m, 1h, 7d, or 2026-07-28T12:00:00Z
+    /// Since a duration ago (30m, 1h, 7d) or a timestamp (2026-07-28T12:00:00Z)
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// How the call ended: ok, tool_error, denied, timeout and so on
+    /// Outcome of the call: ok, tool_error, denied, timeout and so on
     #[arg(long)]
     pub outcome: Option<String>,
 }
@@ -257,28 +261,28 @@ pub struct SearchArgs {
 #[derive(Debug, Args)]
 pub struct AddArgs {
     pub name: String,
-    /// What it may see and call: a glob over names of tools, addresses of resources and names of prompts; repeatable
+    /// Allow tools, resources and prompts that match a glob; repeatable
     #[arg(long, value_name = "GLOB")]
     pub allow: Vec<String>,
-    /// What of that it may not see and call: such a glob; repeatable
+    /// Deny tools, resources and prompts that match a glob, even if allowed; repeatable
     #[arg(long, value_name = "GLOB")]
     pub deny: Vec<String>,
-    /// What its calls may do: read, create, write, destroy
+    /// Allowed effects: read, create, write, destroy
     #[arg(long, value_name = "EFFECTS", value_delimiter = ',')]
     pub effects: Vec<Effect>,
-    /// How it gets to know the tools of other servers: listed, or found with `find_tools`
+    /// Upstream tools: list all, or search them with `find_tools`
     #[arg(long, value_enum, default_value_t)]
     pub tools: ViewArg,
-    /// When the token stops working, from now: 12h, 30d, 8w
+    /// Lifetime of the token: 12h, 30d, 8w [default: never expires]
     #[arg(long, value_name = "TIME")]
     pub expires: Option<String>,
-    /// Write the client into an application's own configuration; repeatable
+    /// Add the client to an application's configuration; repeatable
     #[arg(long, value_name = "APP")]
     pub install: Vec<ClientApp>,
-    /// How the application shall connect
+    /// Transport for the application
     #[arg(long, value_enum)]
     pub transport: Option<TransportArg>,
-    /// Do not ask before the application's configuration is changed
+    /// Change the application's configuration without confirmation
     #[arg(long)]
     pub yes: bool,
 }
@@ -307,41 +311,41 @@ pub struct SecretsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum SecretsCommand {
-    /// Set a secret; its value is asked for, or read from standard input
+    /// Set a secret; prompts for the value, or reads it from stdin
     ///
-    /// The value is never an argument. One newline at its end is left out. A secret that exists keeps its grants, unless
-    /// others are given.
+    /// The value is never an argument. One trailing newline is removed. An existing secret keeps its grants unless
+    /// `--grant` is given.
     #[command(after_help = "\
 Examples:
   portcullis secrets set GITHUB_TOKEN --grant api.github.com
   pass show example | portcullis secrets set EXAMPLE_KEY --grant '*.example.com:X-Api-Key'")]
     Set(SecretSetArgs),
-    /// List the secrets: names, age and grants, never values
+    /// List secrets: name, age and grants, never values
     List,
-    /// Let a secret be sent to one more host
+    /// Allow a secret to be sent to more hosts
     #[command(after_help = "Example: portcullis secrets grant GITHUB_TOKEN uploads.github.com")]
     Grant {
         name: String,
-        /// A host, or *.example.com for all below it; and the field there, Authorization if left out
+        /// Host or *.example.com, optionally with the header [default: Authorization]
         #[arg(required = true, value_name = "HOST[:FIELD]")]
         grants: Vec<String>,
     },
-    /// Forget a secret
+    /// Remove a secret
     Remove { name: String },
 }
 
 #[derive(Debug, Args)]
 pub struct SecretSetArgs {
-    /// A-Z, 0-9 and `_`; agents and the configuration name it as secret:NAME
+    /// A-Z, 0-9 and `_`; referenced as secret:NAME
     pub name: String,
-    /// Where it may be sent: a host, or *.example.com for all below it; and the field there, Authorization if left out; repeatable
+    /// Allowed host or *.example.com, optionally with the header [default: Authorization]; repeatable
     #[arg(long = "grant", value_name = "HOST[:FIELD]")]
     pub grants: Vec<String>,
-    /// Take a value that can be guessed or is ordinary text: clients find it by reading back guesses, 10,000 a day each, or faster
-    /// if it is a word; and it is redacted wherever it occurs
+    /// Accept a weak value: a client can test 10,000 guesses a day by seeing which are redacted, faster if it is a word;
+    /// and ordinary text that contains the value is redacted too
     #[arg(long)]
     pub weak: bool,
-    /// Only to say why there is none.
+    /// Accepted only to explain why a value must not be an argument.
     #[arg(hide = true)]
     pub value: Vec<std::ffi::OsString>,
 }

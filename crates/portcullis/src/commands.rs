@@ -1,12 +1,12 @@
-//! One file per command.
+//! Commands of the CLI, one module each, and what they share.
 
 pub(crate) mod admin;
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod clients;
 pub(crate) mod doctor;
+pub(crate) mod hub_client;
 pub(crate) mod init;
-pub(crate) mod link;
 pub(crate) mod mcp;
 pub(crate) mod mcp_auth;
 mod overdue;
@@ -16,21 +16,22 @@ pub(crate) mod secrets;
 pub(crate) mod selftest;
 pub(crate) mod serve;
 pub(crate) mod stdio;
+pub(crate) mod store;
 pub(crate) mod tools;
 
 use crate::Interrupted;
 use crate::cli::Cli;
-use crate::config::{Config, Loaded};
+use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
+use crate::output_redaction;
 use crate::print;
-use crate::reload::{self, Version};
-use crate::voice;
+use crate::reload::{self, ConfigFileVersion};
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use portcullis_core::Secret;
 use portcullis_guard::AuditSettings;
 use portcullis_server::local;
-use portcullis_upstream::{HubMark, is_behind};
+use portcullis_upstream::{HubMark, is_server_descendant};
 use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -39,26 +40,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How long threads that wait for input may hold up the end of the process.
+/// How long blocked reads of stdin may delay the exit.
 const END_WITHIN: Duration = Duration::from_millis(200);
-/// How long the servers of this process get to end. Longer than each of them may take.
+/// Shutdown timeout of this process's servers. Longer than that of each one.
 const SERVERS_END_WITHIN: Duration = Duration::from_secs(6);
 
 pub(crate) fn environment(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
 
-/// A home, its configuration, and which version of the file that was.
-struct Opened {
+/// A home with its configuration and the version of the file.
+struct LoadedHome {
     home: Home,
-    loaded: Loaded,
-    version: Version,
+    loaded: LoadedConfig,
+    version: ConfigFileVersion,
 }
 
-impl Opened {
-    /// Reads the configuration again where it was changed since. For whoever holds the home by now: what was changed
-    /// before that counts.
-    fn current(self) -> Result<Opened> {
+impl LoadedHome {
+    /// Reloads the configuration if it changed. Called once the home is locked: earlier changes must count.
+    fn current(self) -> Result<LoadedHome> {
         if reload::version(self.home.path()) == self.version {
             Ok(self)
         } else {
@@ -67,43 +67,44 @@ impl Opened {
     }
 }
 
-/// Finds or makes the home and reads its configuration.
-fn open(home: Option<&Path>) -> Result<Opened> {
+/// Finds or creates the home and loads its configuration.
+fn open(home: Option<&Path>) -> Result<LoadedHome> {
     let home = Home::open(Home::locate(home, environment)?)?;
     let version = reload::version(home.path());
     let loaded = Config::load(home.path(), &environment)?;
     refuse_servers(&home, &loaded.config)?;
-    voice::works_on(&home, &loaded.config);
-    Ok(Opened { home, loaded, version })
+    output_redaction::set_home(&home, &loaded.config);
+    Ok(LoadedHome { home, loaded, version })
 }
 
-/// Returns where the audit log of a home is.
+/// Returns the audit log settings of a home.
 pub(crate) fn audit_settings(home: Option<&Path>) -> Result<AuditSettings> {
-    let Opened { loaded, .. } = open(home)?;
+    let LoadedHome { loaded, .. } = open(home)?;
     Ok(AuditSettings::in_folder(&loaded.config.workspace.secure_dir()))
 }
 
-/// Says which process is the hub of its home, so that commands know when one of its servers started them.
-fn name_holder(claim: &local::Claim) {
+/// Records the hub's process, so that commands detect when an upstream server started them.
+fn name_holder(claim: &local::HubLock) {
     if let Err(error) = claim.name_holder() {
-        tracing::warn!(target: "hub", %error, "Commands that a server starts are not told from the user's.");
+        tracing::warn!(target: "hub", %error, "cannot detect commands started by upstream servers");
     }
 }
 
-/// Refuses a command that a server of this home started, one of the hub or of another command: it would act as the user.
+/// Refuses a command started by an upstream server: it would act as the user (confused deputy).
 fn refuse_servers(home: &Home, config: &Config) -> Result<()> {
     let (secure, Ok(own)) = (config.workspace.secure_dir(), i32::try_from(std::process::id())) else {
         return Ok(());
     };
-    // A process id says nothing in another namespace.
-    let hub = local::holder(home.path()).filter(local::Holder::is_in_this_namespace).map(|hub| hub.pid);
-    if HubMark::is_ours(&secure) || is_behind(own, hub, &secure, &HashSet::new()) {
-        bail!("a server behind the hub started this command; a server may not act as its user");
+    // A PID is meaningless in another namespace.
+    let hub =
+        local::holder(home.path()).filter(local::HubLockHolder::is_in_this_namespace).map(|hub| hub.pid);
+    if HubMark::is_ours(&secure) || is_server_descendant(own, hub, &secure, &HashSet::new()) {
+        bail!("this command was started by an upstream server, which may not act as the user");
     }
     Ok(())
 }
 
-/// Lets a process whose command line is not understood know the secrets of the home that it names, if it can.
+/// Loads the secrets of the home before a usage error is printed, so that the error is redacted.
 pub(crate) fn look_for_home() {
     let mut words = std::env::args_os();
     let named = words.find_map(|word| match word.to_str()?.strip_prefix("--home") {
@@ -115,11 +116,11 @@ pub(crate) fn look_for_home() {
     let home = Home::locate(named.as_deref().map(Path::new), environment).ok().filter(|path| path.is_dir());
     let Some(Ok(home)) = home.map(Home::open) else { return };
     if let Ok(loaded) = Config::load(home.path(), &environment) {
-        voice::works_on(&home, &loaded.config);
+        output_redaction::set_home(&home, &loaded.config);
     }
 }
 
-/// Runs to the end, on a runtime that does not wait for a read of standard input that never returns.
+/// Runs a future on a runtime that does not wait for a blocked read of stdin.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     let result = runtime.block_on(async {
@@ -131,41 +132,41 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     Ok(result)
 }
 
-/// Ends the servers that this process has started. Whoever is told to end twice leaves them to the guardian.
+/// Stops this process's servers. A second signal leaves them to the guardian.
 async fn end_servers() {
-    let Ok(mut ending) = Ending::new() else { return };
+    let Ok(mut ending) = ShutdownSignals::new() else { return };
     if TOLD.load(Ordering::Relaxed) > 1 {
         return;
     }
     tokio::select! {
-        _ = tokio::time::timeout(SERVERS_END_WITHIN, portcullis_upstream::end_processes()) => {}
-        () = ending.told() => {}
+        _ = tokio::time::timeout(SERVERS_END_WITHIN, crate::mcp::SERVERS.run()) => {}
+        () = ending.received() => {}
     }
 }
 
-/// Waits for a person, on a thread of its own, unless the process is told to end first.
+/// Waits for input on a thread of its own, unless a shutdown signal comes first.
 ///
-/// A runtime that is gone leaves its handlers of signals behind: after one, nothing else ends a plain read.
-pub(crate) fn unless_told<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+/// A dropped runtime leaves its signal handlers installed, so a plain read could not be interrupted.
+pub(crate) fn unless_interrupted<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let answer = runtime.block_on(async {
-        let mut ending = Ending::new().context("signals cannot be heard")?;
+        let mut ending = ShutdownSignals::new().context("cannot install signal handlers")?;
         tokio::select! {
-            answer = tokio::task::spawn_blocking(wait) => answer.context("the question failed"),
-            () = ending.told() => Err(Interrupted.into()),
+            answer = tokio::task::spawn_blocking(wait) => answer.context("the prompt failed"),
+            () = ending.received() => Err(Interrupted.into()),
         }
     });
-    // The thread may wait for ever.
+    // The thread may block forever.
     runtime.shutdown_background();
     answer
 }
 
-/// Returns where a client on this machine finds a hub that listens at `address`.
+/// Returns the MCP endpoint of a hub that listens at `address`, for local clients.
 pub(crate) fn url_of(address: SocketAddr) -> String {
     format!("{}/mcp", origin_of(address))
 }
 
-/// Returns the link by which a person sets a password. What is after the `#` is not sent to anyone by itself.
+/// Returns the one-time link to set a password. Browsers do not send the fragment.
 pub(crate) fn welcome_link(address: SocketAddr, link: &Secret<String>) -> String {
     format!("{}/admin/welcome#{}", origin_of(address), link.expose())
 }
@@ -173,36 +174,36 @@ pub(crate) fn welcome_link(address: SocketAddr, link: &Secret<String>) -> String
 fn origin_of(address: SocketAddr) -> String {
     let mut reachable = address;
     if address.ip().is_unspecified() {
-        // Nobody's address; the hub answers to the machine's own there.
+        // The unspecified address is not connectable; loopback is.
         reachable.set_ip(Ipv4Addr::LOCALHOST.into());
     }
     format!("http://{reachable}")
 }
 
-/// How often the process was told to end.
+/// Number of shutdown signals received.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Hears when the process is told to end. Made early: a signal that comes before is not heard.
-struct Ending {
+/// Shutdown signals. Created early: earlier signals are not caught.
+struct ShutdownSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Ending {
-    fn new() -> std::io::Result<Ending> {
-        Ok(Ending {
+impl ShutdownSignals {
+    fn new() -> std::io::Result<ShutdownSignals> {
+        Ok(ShutdownSignals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
     }
 
-    /// Resolves when the process is told to end, each time that it is.
-    async fn told(&mut self) {
+    /// Resolves at each shutdown signal.
+    async fn received(&mut self) {
         self.heard().await;
         TOLD.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// As [`told`](Self::told), for one that only listens in.
+    /// As [`received`](Self::received), for an observer.
     async fn heard(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -226,17 +227,17 @@ mod tests {
 
     #[test]
     fn a_question_ends_when_the_process_is_told_to() {
-        // What a runtime before it left behind is what made a question deaf.
+        // Signal handlers of an earlier runtime used to block the prompt.
         block_on(async {}).unwrap();
         for signal in [Signal::INT, Signal::TERM] {
             let (never, answer) = mpsc::channel::<()>();
-            let asked = unless_told(move || {
+            let asked = unless_interrupted(move || {
                 kill_process(getpid(), signal).unwrap();
                 answer.recv().is_ok()
             });
             assert!(asked.unwrap_err().is::<Interrupted>());
             drop(never);
         }
-        assert!(unless_told(|| true).unwrap());
+        assert!(unless_interrupted(|| true).unwrap());
     }
 }

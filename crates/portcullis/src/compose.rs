@@ -1,38 +1,42 @@
-//! Puts a hub together from its configuration. The only file that sees every crate.
+//! Composition root: builds a hub from its configuration. The only module that depends on every crate.
 
 use crate::approvals;
-use crate::config::{self, Config, McpServer};
+use crate::config::{self, Config, McpServerSettings};
+use crate::database;
 use crate::home::{Home, make_private};
-use crate::mcp::{self, Makers, Servers};
+use crate::mcp::{self, ServerFactory, ServerManager};
 use crate::memory;
+use crate::output_redaction;
 use crate::scripts;
-use crate::secrets::{self, Asking, LiveSecrets};
-use crate::voice;
+use crate::secrets::{self, LiveSecrets, PassphrasePrompt};
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use jiff::tz::TimeZone;
 use portcullis_core::{
-    Caller, Change, Changes, Client, Clock, Expected, Gate, Limits, Origin, Registry, Secret, SystemClock,
-    ToolDef,
+    CallLimits, Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, NameReservation, Origin,
+    Registry, Secret, SystemClock, ToolDef,
 };
-use portcullis_egress::{CertificateDer, Egress, EgressSettings, NoSecrets, SecretSource, SystemResolver};
+use portcullis_egress::{
+    CertificateDer, EgressClient, EgressSettings, NoSecrets, SecretSource, SystemResolver,
+};
 use portcullis_guard::audit::ChangeLog;
 use portcullis_guard::{
-    ApprovalTimes, AuditSettings, Authorize, GuardSettings, Handles, Policy, RateSettings, Rule,
-    ServerNumbers, Verdict,
+    ActivePolicy, ApprovalTimes, AuditSettings, GuardHandles, GuardSettings, Policy, PolicyRule,
+    RateSettings, RuleAction, ServerStats,
 };
-use portcullis_server::http::{Allowed, LiveAllowed};
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, Search, ServerCounts};
-use portcullis_store::approvals::Lifetimes;
-use portcullis_store::clients::Directory;
-use portcullis_store::pins::Pins;
-use portcullis_store::scripts::Scripts;
+use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, ToolSearch};
+use portcullis_store::approvals::ApprovalLifetimes;
+use portcullis_store::clients::ClientDirectory;
+use portcullis_store::database::Database;
+use portcullis_store::pins::PinStore;
+use portcullis_store::scripts::ScriptStore;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::{
     CalendarConfig, GithubConfig, ScriptsConfig, SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig,
 };
-use portcullis_upstream::{Status, pinned_names};
-use portcullis_wire::era::ServerFace;
+use portcullis_upstream::{ServerStatus, pinned_names};
+use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -40,31 +44,32 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-/// What agents are told when they connect.
+/// Instructions sent to clients in the handshake.
 const INSTRUCTIONS: &str = "Portcullis stands between you and what you touch. Files are under one workspace root; \
 `workspace_list` shows what exists. Some calls need a person's approval; an error says so and what to do.";
 
-/// How long after a failed push of the vault the next is tried.
+/// Retry interval of a failed vault push.
 const PUSH_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-/// A hub, and what is needed to change it while it runs.
-pub(crate) struct Composed {
+/// A running hub with the handles to reload it.
+pub(crate) struct ComposedHub {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) identity: Arc<Directory>,
-    pub(crate) handles: Handles,
+    pub(crate) database: Database,
+    pub(crate) identity: Arc<ClientDirectory>,
+    pub(crate) handles: GuardHandles,
     pub(crate) health: Arc<ConfigHealth>,
-    pub(crate) servers: Arc<Servers>,
+    pub(crate) servers: Arc<ServerManager>,
     pub(crate) gate: Arc<Gate>,
     pub(crate) registry: Registry,
     pub(crate) secrets: Arc<SecretStore>,
     pub(crate) live_secrets: Arc<LiveSecrets>,
     /// The configuration in force.
     pub(crate) config: ArcSwap<Config>,
-    changes: Changes,
+    changes: ChangeNotifier,
     zone: LiveZone,
 }
 
-/// Whether the configuration on disk is the one in force.
+/// Whether the configuration file is in force.
 #[derive(Debug, Default)]
 pub(crate) struct ConfigHealth(Mutex<Option<String>>);
 
@@ -81,9 +86,9 @@ impl ConfigHealth {
     }
 }
 
-struct Known(Arc<Directory>);
+struct DirectoryAuthenticator(Arc<ClientDirectory>);
 
-impl Authenticate for Known {
+impl Authenticate for DirectoryAuthenticator {
     fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>> {
         self.0.authenticate(token?)
     }
@@ -93,24 +98,24 @@ impl Authenticate for Known {
     }
 }
 
-/// `/readyz` needs no token, so it names no client.
-const CLIENTS: &str = "the list of clients cannot be used, so nobody is let in; `portcullis doctor` says why";
+/// `/readyz` is public, so it names no client.
+const CLIENTS: &str = "the list of clients is unusable, so all requests are refused; see `portcullis doctor`";
 
-/// Says what is wrong with the audit log, but not where it is.
+/// Describes an audit log error without its path.
 fn no_path(reason: &str) -> String {
     let reason = reason.rsplit(": ").next().unwrap_or(reason);
     format!("the audit log cannot be written: {reason}")
 }
 
 struct HubOps {
-    scripts: Option<Arc<Scripts>>,
-    handles: Handles,
-    identity: Arc<Directory>,
+    scripts: Option<Arc<ScriptStore>>,
+    handles: GuardHandles,
+    identity: Arc<ClientDirectory>,
     config: Arc<ConfigHealth>,
     secrets: Arc<LiveSecrets>,
-    pins: Arc<Pins>,
-    /// Not held: they end before the hub does.
-    servers: Weak<Servers>,
+    pins: Arc<PinStore>,
+    /// Weak: they end before the hub does.
+    servers: Weak<ServerManager>,
     ai_data: PathBuf,
 }
 
@@ -119,7 +124,7 @@ impl Ops for HubOps {
         let workspace = match std::fs::metadata(&self.ai_data) {
             Ok(metadata) if metadata.is_dir() => Ok(()),
             Ok(_) => Err("the workspace is not a folder".to_owned()),
-            Err(error) => Err(format!("the workspace cannot be reached: {}", error.kind())),
+            Err(error) => Err(format!("the workspace is not accessible: {}", error.kind())),
         };
         vec![
             Readiness {
@@ -140,7 +145,7 @@ impl Ops for HubOps {
     }
 
     fn metrics(&self, counts: &ServerCounts) -> String {
-        self.handles.metrics.set_server(ServerNumbers {
+        self.handles.metrics.set_server(ServerStats {
             connections: counts.connections,
             token_failures: counts.token_failures,
             sources_locked: counts.sources_locked,
@@ -150,36 +155,39 @@ impl Ops for HubOps {
             self.handles.metrics.sessions(transport).set(i64::try_from(open).unwrap_or(i64::MAX));
         }
         let servers = self.servers.upgrade().map(|servers| servers.statuses()).unwrap_or_default();
-        let waiting = |status: &Status| status.quarantined.iter().filter(|what| what.kind == "tool").count();
+        let waiting =
+            |status: &ServerStatus| status.quarantined.iter().filter(|what| what.kind == "tool").count();
         self.handles
             .metrics
             .set_quarantined(servers.iter().map(|(name, status)| (name.clone(), waiting(status))));
-        self.handles.metrics.encode_without(&self.handles.redactor)
+        self.handles.metrics.encode_redacted(&self.handles.redactor)
     }
 }
 
-/// Returns the native tools of a hub with default settings, as a client that may do everything sees them.
+/// Returns the native tools of a default hub, as seen by an unrestricted client.
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
-    // With every family that a configuration can turn on.
+    // With all optional tool families enabled.
     let all = "[vault]\n[web]\n[[calendars]]\nname = \"Example\"\nfile = \"example.ics\"\n[github]\n";
     std::fs::write(folder.path().join("portcullis.toml"), all).context("no temporary folder")?;
     let config = Config::load(folder.path(), &|_| None)?.config;
-    let scripts = scripts::nowhere(&config);
+    let database = database::in_memory()?;
+    let scripts = scripts::nowhere(&config, &database);
     let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config), Some(scripts))?;
-    let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), Arc::new(SystemClock))?;
+    let (gate, _) =
+        guarded(&config, &tools, Registry::default(), Vec::new(), &database, Arc::new(SystemClock))?;
     let caller = Caller { client: local_client(&config), origin: Origin::Admin };
     Ok(gate.tools(&caller)?)
 }
 
-/// The time zone of the configuration in force.
+/// The configured time zone.
 type LiveZone = Arc<ArcSwap<TimeZone>>;
 
 fn live_zone(config: &Config) -> LiveZone {
     Arc::new(ArcSwap::from_pointee(config.time.zone.clone()))
 }
 
-fn vault_config(vault: &config::Vault, secrets: Arc<dyn SecretSource>) -> VaultConfig {
+fn vault_config(vault: &config::VaultSettings, secrets: Arc<dyn SecretSource>) -> VaultConfig {
     let sync = vault.sync.as_ref().map(|sync| SyncConfig {
         address: sync.address.clone(),
         user: sync.user.clone(),
@@ -237,32 +245,33 @@ fn tools(
     Ok(ToolsConfig { web, calendars, github, ..local })
 }
 
-/// Makes the one client, which all families share: pace and bounds hold for all of them together.
+/// Builds the HTTP client that all tool families share, so that rate limits and bounds apply to all together.
 pub(crate) fn egress(
     config: &Config,
     secrets: Arc<dyn SecretSource>,
     clock: Arc<dyn Clock>,
-) -> Result<Egress> {
+) -> Result<EgressClient> {
     let settings = EgressSettings {
         exceptions: config.egress.exceptions.clone(),
         per_host: config.egress.per_host,
         extra_roots: extra_roots(config)?,
         ..EgressSettings::default()
     };
-    Ok(Egress::new(settings, Arc::new(SystemResolver::default()), secrets, clock)?)
+    Ok(EgressClient::new(settings, Arc::new(SystemResolver::default()), secrets, clock)?)
 }
 
-/// Reads the certificates that are trusted besides the well-known ones.
+/// Reads the additional CA certificates.
 pub(crate) fn extra_roots(config: &Config) -> Result<Vec<CertificateDer<'static>>> {
     let Some(path) = &config.egress.ca_file else { return Ok(Vec::new()) };
     portcullis_egress::certificates(path).with_context(|| format!("`egress.ca_file` is `{}`", path.display()))
 }
 
-/// Returns the native tools of a configuration, seen by nobody in particular. Touches none of its data.
+/// Returns the native tools of a configuration, without a client's scope. Does not touch its data.
 pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
     let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
-    let scripts = config.scripts.enabled.then(|| scripts::nowhere(config));
+    let database = database::in_memory()?;
+    let scripts = config.scripts.enabled.then(|| scripts::nowhere(config, &database));
     let mut tools = ToolsConfig {
         workspace_root,
         prompts_dir,
@@ -277,21 +286,22 @@ pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     Ok(registry.tools())
 }
 
-/// Puts the guards before the native tools.
+/// Builds the guard stack in front of the native tools.
 fn guarded(
     config: &Config,
     tools: &ToolsConfig,
     registry: Registry,
     secrets: Vec<(String, Secret<String>)>,
+    database: &Database,
     clock: Arc<dyn Clock>,
-) -> Result<(Gate, Handles)> {
+) -> Result<(Gate, GuardHandles)> {
     portcullis_tools::register(tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
     let settings = GuardSettings {
         rate: rate(config),
         policy: policy(config),
         secrets,
         audit: AuditSettings::in_folder(&config.workspace.secure_dir()),
-        approvals_dir: config.workspace.secure_dir(),
+        database: database.clone(),
         approval_times: approval_times(config),
         ceiling: ceiling(config),
     };
@@ -299,32 +309,34 @@ fn guarded(
 }
 
 /// Builds the hub. Needs a runtime.
-pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
+pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let (ai_data, secure) = (config.workspace.data_dir(), config.workspace.secure_dir());
     make_private(&secure)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let store = Arc::new(secrets::open(home, config, clock.clone(), Asking::AtStandardInput)?);
+    let database = database::open(config)?;
+    let store = secrets::open(home, config, &database, clock.clone(), PassphrasePrompt::AtStandardInput)?;
+    let store = Arc::new(store);
     let (generation, known) = known_secrets(&store);
-    let identity = Arc::new(Directory::open(&secure, clock.clone()).context("the list of clients")?);
+    let identity = Arc::new(ClientDirectory::open(&database, clock.clone()));
     let registry = Registry::default();
     let changes = registry.changes();
-    let makers = Makers::open(&secure, store.clone(), clock.clone())?;
+    let makers = ServerFactory::open(&secure, &database, store.clone(), clock.clone())?;
     let pins = makers.pins.clone();
-    let servers = Arc::new(Servers::new(registry.clone(), makers));
+    let servers = Arc::new(ServerManager::new(registry.clone(), makers));
     let zone = live_zone(config);
-    let scripts = config.scripts.enabled.then(|| scripts::family(config, &store));
+    let scripts = config.scripts.enabled.then(|| scripts::family(config, &database, &store));
     let scripts_gate = scripts.as_ref().map(|scripts| scripts.gate.clone());
     let decisions = scripts.as_ref().map(|scripts| scripts.scripts.clone());
     let tools = tools(config, store.clone(), zone.clone(), scripts)?;
-    let search = Search::default();
+    let search = ToolSearch::default();
     registry.add(search.clone()).context("the search for tools")?;
-    let (gate, handles) = guarded(config, &tools, registry.clone(), known, clock.clone())?;
+    let (gate, handles) = guarded(config, &tools, registry.clone(), known, &database, clock.clone())?;
     let live = Arc::new(LiveSecrets::new(store.clone(), handles.redactor.clone(), generation));
     servers.makers.masked_by(live.clone());
     servers.apply(config);
-    registry.expects(expected(config, &pins));
+    registry.reserve_names(expected(config, &pins));
     handles.redactor.set_shapes(config.redaction.token_shapes);
-    voice::follows(&handles.redactor);
+    output_redaction::use_redactor(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
     let ops = HubOps {
         scripts: decisions,
@@ -343,23 +355,24 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     }
     let hub = Hub::new(HubParts {
         gate: gate.clone(),
-        identity: Arc::new(Known(identity.clone())),
+        identity: Arc::new(DirectoryAuthenticator(identity.clone())),
         local_client: local_client(config),
         ops: Arc::new(ops),
         clock,
-        face: ServerFace { instructions: Some(INSTRUCTIONS.to_owned()), tasks: !config.mcp.is_empty() },
+        face: ServerProfile { instructions: Some(INSTRUCTIONS.to_owned()), tasks: !config.mcp.is_empty() },
         limits: limits(config),
         scrub: Arc::new(handles.redactor.for_messages()),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     hub.attends(&servers.audience);
-    tokio::spawn(approvals::watch(handles.approvals.clone(), secure.clone(), hub.clone()));
-    tokio::spawn(secrets::watch(live.clone(), servers.clone(), secure.clone(), hub.clone()));
+    tokio::spawn(approvals::close_with(handles.approvals.clone(), hub.clone()));
+    tokio::spawn(secrets::watch(live.clone(), servers.clone(), hub.clone()));
     tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));
     tokio::spawn(memory::give_back());
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
-    Ok(Composed {
+    Ok(ComposedHub {
         hub,
+        database,
         identity,
         handles,
         health,
@@ -374,51 +387,51 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<Composed> {
     })
 }
 
-/// Returns which servers are configured, and which names are theirs before they have said so.
-fn expected(config: &Config, pins: &Pins) -> Vec<Expected> {
+/// Returns the configured servers, and the tool names reserved for them before they connect.
+fn expected(config: &Config, pins: &PinStore) -> Vec<NameReservation> {
     let expected = config.mcp.iter().map(|server| {
-        let McpServer { prefix, rename, allow, deny, .. } = server;
+        let McpServerSettings { prefix, rename, allow, deny, .. } = server;
         let trusted = if server.always_trusted { None } else { pins.of(&server.name) };
         let lists = |own: &str| allow.matches(own) && !deny.as_ref().is_some_and(|deny| deny.matches(own));
         let names = trusted.map(|trusted| pinned_names(&trusted, prefix, rename, lists));
         let (tools, prompts) = names.unwrap_or_default();
         let naming = format!("{:?}", (prefix, rename, allow, deny));
-        Expected { server: server.name.clone(), prefix: prefix.clone(), naming, tools, prompts }
+        NameReservation { server: server.name.clone(), prefix: prefix.clone(), naming, tools, prompts }
     });
     expected.collect()
 }
 
-/// Tells clients when the time changes what they may see, until the hub closes.
-async fn watch_windows(policy: Authorize, changes: Changes, hub: Arc<Hub>) {
+/// Notifies clients when a time-based rule changes their lists, until shutdown.
+async fn watch_windows(policy: ActivePolicy, changes: ChangeNotifier, hub: Arc<Hub>) {
     tokio::select! {
         () = hub.closed() => {}
         () = portcullis_guard::announce_windows(policy, changes) => {}
     }
 }
 
-/// Returns what must be masked. A store that cannot be opened has nothing to tell, and the hub goes on without it:
-/// whoever needs a secret is refused, `/readyz` and `doctor` say so.
+/// Returns the values to redact. If the store cannot be opened, the hub runs without secrets: calls that need one are
+/// refused, and `/readyz` and `doctor` report it.
 fn known_secrets(store: &SecretStore) -> (u64, Vec<(String, Secret<String>)>) {
     let generation = store.refresh();
     let known = store.all().unwrap_or_else(|error| {
-        tracing::error!(target: "secrets", %error, "The secret store cannot be used; its values are not masked.");
+        tracing::error!(target: "secrets", %error, "secret store unusable; its values are not redacted");
         Vec::new()
     });
     (generation, known)
 }
 
-impl Composed {
-    /// Returns what puts people's changes on the record.
+impl ComposedHub {
+    /// Returns the audit recorder of administrators' changes.
     pub(crate) fn change_log(&self) -> ChangeLog {
         ChangeLog::new(self.handles.audit.clone(), Arc::new(SystemClock), self.handles.redactor.clone())
     }
 
-    /// Puts a changed configuration in force, as far as that goes without a restart.
-    pub(crate) fn apply(&self, config: &Config, http: Option<&Bound>) {
+    /// Applies a changed configuration, except settings that need a restart.
+    pub(crate) fn apply(&self, config: &Config, http: Option<&BoundAddress>) {
         self.handles.apply(rate(config), policy(config), approval_times(config));
         self.handles.redactor.set_shapes(config.redaction.token_shapes);
         self.servers.apply(config);
-        self.registry.expects(expected(config, &self.servers.makers.pins));
+        self.registry.reserve_names(expected(config, &self.servers.makers.pins));
         self.config.store(Arc::new(config.clone()));
         self.hub.set_local_client(local_client(config));
         self.zone.store(Arc::new(config.time.zone.clone()));
@@ -426,28 +439,28 @@ impl Composed {
             bound.allowed.store(Arc::new(allowed(bound.address, config)));
         }
         self.health.set(None);
-        // Other rules may show other things.
+        // Changed rules may change lists.
         self.announce_lists();
     }
 
-    /// Tells clients that they may see other things than before.
+    /// Sends list-changed notifications to clients.
     pub(crate) fn announce_lists(&self) {
-        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+        for change in [CatalogChange::Tools, CatalogChange::Prompts, CatalogChange::Resources] {
             self.changes.announce(change);
         }
     }
 }
 
-/// Where the hub listens, and who may come there.
+/// Listen address and allowed hosts and origins.
 #[derive(Clone)]
-pub(crate) struct Bound {
+pub(crate) struct BoundAddress {
     pub(crate) address: SocketAddr,
-    pub(crate) allowed: LiveAllowed,
+    pub(crate) allowed: LiveHostAllowlist,
 }
 
-/// Returns what a listener at `address` answers to.
-pub(crate) fn allowed(address: SocketAddr, config: &Config) -> Allowed {
-    Allowed::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
+/// Returns the allowed hosts and origins of a listener.
+pub(crate) fn allowed(address: SocketAddr, config: &Config) -> HostAllowlist {
+    HostAllowlist::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
 }
 
 pub(crate) fn local_client(config: &Config) -> Arc<Client> {
@@ -464,12 +477,12 @@ fn rate(config: &Config) -> RateSettings {
 
 pub(crate) fn approval_times(config: &Config) -> ApprovalTimes {
     let approvals = &config.approvals;
-    let lifetimes = Lifetimes { pending: approvals.pending, approved: approvals.approved };
+    let lifetimes = ApprovalLifetimes { pending: approvals.pending, approved: approvals.approved };
     ApprovalTimes { wait: approvals.wait, lifetimes }
 }
 
 pub(crate) fn policy(config: &Config) -> Policy {
-    let rules = config.policy.iter().enumerate().map(|(at, rule)| Rule {
+    let rules = config.policy.iter().enumerate().map(|(at, rule)| PolicyRule {
         name: format!("policy[{at}]"),
         clients: rule.clients.clone(),
         tools: rule.tools.clone(),
@@ -479,24 +492,24 @@ pub(crate) fn policy(config: &Config) -> Policy {
         labels: rule.labels,
         when: rule.when,
         decision: match rule.decision {
-            config::Verdict::Allow => Verdict::Allow,
-            config::Verdict::Ask => Verdict::Ask,
-            config::Verdict::Deny => Verdict::Deny,
+            config::ConfiguredDecision::Allow => RuleAction::Allow,
+            config::ConfiguredDecision::Ask => RuleAction::Ask,
+            config::ConfiguredDecision::Deny => RuleAction::Deny,
         },
     });
     Policy { rules: rules.collect(), zone: config.time.zone.clone() }
 }
 
-fn ceiling(config: &Config) -> Limits {
+fn ceiling(config: &Config) -> CallLimits {
     let deadline_ms = u64::try_from(config.limits.call_within.as_millis()).unwrap_or(u64::MAX);
-    Limits { deadline_ms, output_bytes_max: config.limits.result_bytes_max, ..Limits::CEILING }
+    CallLimits { deadline_ms, output_bytes_max: config.limits.result_bytes_max, ..CallLimits::CEILING }
 }
 
-/// Files that the hub itself has open, besides one for each connection.
+/// File descriptors of the hub itself, besides one per connection.
 pub(crate) const OWN_FILES: u64 = 256;
 
-/// Keeps files for the hub itself: where few can be open, connections do not take them all. One source gets three quarters of
-/// what is left.
+/// Reserves file descriptors for the hub: with a low limit, connections must not use them all. One source gets at most
+/// three quarters of the rest.
 fn within_open_files(limits: HubLimits, open_files: Option<u64>) -> HubLimits {
     let Some(open_files) = open_files else { return limits };
     let connections = open_files - OWN_FILES.min(open_files / 2);

@@ -1,64 +1,64 @@
-//! The configuration: what was written, checked, and what it means.
+//! The configuration: file format, validation, resolved settings.
 //!
-//! One file in the home folder. It is read strictly: whatever is wrong is told at once, each with its
-//! place, and a hub does not start on half of a configuration. Nothing here is `Serialize`; the shape of
-//! the file is private to this module, and everyone else sees [`Config`].
+//! One file in the home folder, validated strictly: all errors are reported at once, with file and line, and the hub does
+//! not start with an invalid file. Nothing here is `Serialize`; the file format is private to this module, and the rest of
+//! the program sees [`Config`].
 
 mod add_rule;
-mod by_hand;
-mod check;
 mod edit_rules;
 mod edit_servers;
+mod errors;
 mod example;
-mod fits;
-mod inline;
+mod inline_tables;
 mod limit_table;
-mod meaning;
+mod manual_snippet;
 mod oauth;
-mod outside;
-mod problem;
+mod outbound;
 mod read;
+mod resolve;
+mod schema_check;
+mod schema_fast_path;
 mod scripts;
-mod sections;
 mod time;
+mod toml_sections;
 mod vault;
 mod written;
 
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
-pub use check::schema;
-pub(crate) use edit_rules::{RuleEdit, WrittenRule, edit_rules, version};
+pub(crate) use edit_rules::{NewRule, RuleEdit, edit_rules, version};
 pub(crate) use edit_servers::check_server;
-pub use edit_servers::{EditError, Editing, NewServer, add_servers, preview_servers, remove_server};
+pub use edit_servers::{ConfigEditLock, EditError, NewServer, add_servers, preview_servers, remove_server};
+pub use errors::{ConfigError, ConfigErrors};
 pub use example::example;
 pub use limit_table::limit_table;
-pub(crate) use meaning::sets_header;
 pub use oauth::McpOAuth;
-pub use problem::{ConfigErrors, Problem};
+pub(crate) use resolve::sets_header;
+pub use schema_check::schema;
 pub(crate) use time::moment;
 
+use errors::Finding;
 use jiff::tz::TimeZone;
-use portcullis_core::{Effect, EffectSet, Labels, Origin, Pattern, Reach, Scope, Unruled};
+use portcullis_core::{DefaultDecision, Effect, EffectSet, Labels, Origin, Pattern, Reach, Scope};
+use portcullis_egress::configured_client::ConfiguredEndpoint;
 use portcullis_egress::header::HeaderName;
-use portcullis_egress::own::Place;
-use portcullis_egress::{Exception, PerHost, PlainHttp, SecretRef, Url};
-use portcullis_guard::{TokenShapes, When};
-use portcullis_script::Strictness;
-use portcullis_store::scripts::{Allowed, Capabilities};
+use portcullis_egress::{AllowlistEntry, HostRateLimit, PlainHttp, SecretRef, Url};
+use portcullis_guard::{RuleSchedule, TokenShapes};
+use portcullis_script::SandboxStrictness;
+use portcullis_store::scripts::{PreapprovedScript, ScriptPermissions};
 use portcullis_store::secrets::KeyKind;
-use portcullis_tools::{Author, CalendarSource, RemoteAddress};
-use problem::Finding;
+use portcullis_tools::{CalendarSource, CommitAuthor, RemoteAddress};
 use read::Document;
 use serde_json::json;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use written::Written;
+use written::WrittenConfig;
 
-/// Replaces the port of `http.listen`.
+/// Overrides the port of `http.listen`.
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
 
-/// Settings that are read once, when the hub starts. A running one takes the others over from a changed file.
+/// Settings that need a restart. A running hub reloads the others.
 const NEED_RESTART: [&str; 56] = [
     "http.listen",
     "admin.enabled",
@@ -118,45 +118,45 @@ const NEED_RESTART: [&str; 56] = [
     "limits.shutdown_grace_secs",
 ];
 
-/// Where environment variables come from; a test brings its own.
+/// Source of environment variables; tests inject their own.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
-/// What a file means, complete with defaults.
+/// The resolved configuration, with defaults.
 #[derive(Debug, Clone)]
 pub struct Config {
-    pub http: Http,
-    pub rate_limit: RateLimit,
-    pub logging: Logging,
-    pub workspace: Workspace,
-    pub memory: Memory,
-    pub prompts: Prompts,
+    pub http: HttpSettings,
+    pub rate_limit: RateLimitSettings,
+    pub logging: LoggingSettings,
+    pub workspace: WorkspaceSettings,
+    pub memory: MemorySettings,
+    pub prompts: PromptSettings,
     /// `None` if there are no vault tools.
-    pub vault: Option<Vault>,
+    pub vault: Option<VaultSettings>,
     /// `None` if there are no web tools.
-    pub web: Option<Web>,
+    pub web: Option<WebSettings>,
     /// Empty if there is no calendar tool.
     pub calendars: Vec<CalendarSource>,
     /// `None` if there are no GitHub tools.
-    pub github: Option<Github>,
+    pub github: Option<GithubSettings>,
     pub scripts: ScriptSettings,
-    pub egress: Egress,
-    pub stdio: Stdio,
-    pub redaction: Redaction,
-    pub secrets: Secrets,
-    pub limits: Limits,
-    pub approvals: Approvals,
-    pub admin: Admin,
-    pub time: Time,
+    pub egress: EgressConfig,
+    pub stdio: StdioSettings,
+    pub redaction: RedactionSettings,
+    pub secrets: SecretSettings,
+    pub limits: LimitSettings,
+    pub approvals: ApprovalSettings,
+    pub admin: AdminSettings,
+    pub time: TimeSettings,
     /// In the order of their names.
-    pub mcp: Vec<McpServer>,
+    pub mcp: Vec<McpServerSettings>,
     /// First match wins.
-    pub policy: Vec<Rule>,
-    /// What it was made from, to compare two configurations key by key.
-    written: Written,
+    pub policy: Vec<RuleSettings>,
+    /// The written form, to compare two configurations by key.
+    written: WrittenConfig,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Http {
+pub struct HttpSettings {
     pub listen: SocketAddr,
     /// In lower case, with a port where one was given.
     pub allowed_hosts: Vec<String>,
@@ -166,13 +166,13 @@ pub struct Http {
 
 /// Both are at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateLimit {
+pub struct RateLimitSettings {
     pub requests_per_second: u32,
     pub burst: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Logging {
+pub struct LoggingSettings {
     pub level: Level,
     pub format: LogFormat,
 }
@@ -193,49 +193,49 @@ pub enum LogFormat {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workspace {
+pub struct WorkspaceSettings {
     /// Absolute if the home folder is.
     pub path: PathBuf,
     pub enabled: bool,
 }
 
-/// Where people look and decide.
+/// The admin page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admin {
+pub struct AdminSettings {
     pub enabled: bool,
-    /// Also where others could read along.
+    /// Serve on non-loopback addresses, too.
     pub allow_remote: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemorySettings {
     pub enabled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prompts {
+pub struct PromptSettings {
     pub path: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Vault {
+pub struct VaultSettings {
     pub path: PathBuf,
     /// `None` if it is not synced.
-    pub sync: Option<VaultSync>,
+    pub sync: Option<VaultSyncSettings>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VaultSync {
+pub struct VaultSyncSettings {
     pub address: RemoteAddress,
     pub token: Option<SecretRef>,
     pub user: String,
-    pub author: Author,
+    pub author: CommitAuthor,
     pub pull_after: Duration,
     pub within: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Web {
+pub struct WebSettings {
     pub plain_http: PlainHttp,
     pub respect_robots: bool,
     pub user_agent: Option<String>,
@@ -246,15 +246,15 @@ pub struct Web {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Egress {
-    pub exceptions: Vec<Exception>,
-    pub per_host: PerHost,
-    /// Certificates of authorities, besides the well-known ones.
+pub struct EgressConfig {
+    pub exceptions: Vec<AllowlistEntry>,
+    pub per_host: HostRateLimit,
+    /// Additional CA certificates.
     pub ca_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Github {
+pub struct GithubSettings {
     pub token: SecretRef,
     pub base_url: Url,
     /// `owner/name` or `owner/*`.
@@ -267,34 +267,34 @@ pub struct ScriptSettings {
     pub folder: PathBuf,
     pub timeout: Duration,
     pub memory_bytes_max: u64,
-    pub strictness: Strictness,
+    pub strictness: SandboxStrictness,
     pub warm: usize,
-    /// What code may use that nobody approved.
-    pub exec: Capabilities,
-    /// What the configuration itself approves.
-    pub allow: Vec<Allowed>,
+    /// Grants of `script_exec` code.
+    pub exec: ScriptPermissions,
+    /// Pre-approved scripts.
+    pub allow: Vec<PreapprovedScript>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Stdio {
+pub struct StdioSettings {
     pub client: String,
     pub scope: Scope,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Redaction {
+pub struct RedactionSettings {
     pub token_shapes: TokenShapes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Secrets {
-    /// `None` is whichever is found.
+pub struct SecretSettings {
+    /// `None` detects the source.
     pub key: Option<KeyKind>,
     pub key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
+pub struct LimitSettings {
     pub line_bytes_max: usize,
     pub body_bytes_max: usize,
     pub connections_max: usize,
@@ -315,59 +315,59 @@ pub struct Limits {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Approvals {
+pub struct ApprovalSettings {
     pub wait: Duration,
     pub pending: Duration,
     pub approved: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Time {
+pub struct TimeSettings {
     pub zone: TimeZone,
 }
 
-/// One other MCP server.
+/// One upstream MCP server.
 #[derive(Debug, Clone)]
-pub struct McpServer {
+pub struct McpServerSettings {
     pub name: String,
     pub enabled: bool,
     pub command: String,
     pub args: Vec<String>,
     pub cwd: Option<PathBuf>,
-    /// Where it is, if it is no program to start.
-    pub place: Option<Place>,
-    /// As written: `${NAME}` and `secret:NAME` are looked up when they are sent.
+    /// URL, if it is not a local command.
+    pub place: Option<ConfiguredEndpoint>,
+    /// As written: `${NAME}` and `secret:NAME` are resolved per request.
     pub headers: Vec<(HeaderName, String)>,
-    /// How to log in there, if that is wanted.
+    /// OAuth settings.
     pub oauth: Option<McpOAuth>,
-    /// As written: `${NAME}` and `secret:NAME` are looked up when it starts.
+    /// As written: `${NAME}` and `secret:NAME` are resolved at start.
     pub env: Vec<(String, String)>,
     pub timeout: Duration,
-    /// With the `_` between it and the names; empty for nothing.
+    /// With the trailing `_`; empty for none.
     pub prefix: String,
     pub allow: Pattern,
     pub deny: Option<Pattern>,
-    /// The own name, and the other.
+    /// Server's name and new name.
     pub rename: Vec<(String, String)>,
     /// First match wins.
     pub effects: Vec<(Pattern, Effect)>,
     /// First match wins.
     pub labels: Vec<(Pattern, Labels)>,
-    /// Whether what it offers is taken as it comes.
+    /// Whether it is trusted without review.
     pub always_trusted: bool,
-    /// Whether it is started only when one of its tools is called.
+    /// Whether it starts at the first call.
     pub lazy: bool,
-    /// After how long without a call it is ended until the next one.
+    /// Idle timeout.
     pub idle_stop: Option<Duration>,
-    /// How many clients may have one of their own; `None` where all share one.
+    /// Maximum instances per client; `None` if all clients share one.
     pub per_client: Option<usize>,
     pub relist_every: Duration,
-    pub decision: Verdict,
+    pub decision: ConfiguredDecision,
 }
 
-/// One rule of the policy. It matches when every part does.
+/// One policy rule. It matches if all conditions match.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct RuleSettings {
     pub tools: Pattern,
     pub clients: Pattern,
     pub origins: Vec<Origin>,
@@ -376,64 +376,63 @@ pub struct Rule {
     pub reach: Option<Reach>,
     /// `None` is any, and none.
     pub labels: Option<Labels>,
-    pub when: When,
-    pub decision: Verdict,
-    /// Where it stands in the file, if the file's format tells.
+    pub when: RuleSchedule,
+    pub decision: ConfiguredDecision,
+    /// Line in the file, if the format reports it.
     pub line: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConfiguredDecision {
     Allow,
     Ask,
     Deny,
 }
 
-impl From<Verdict> for Unruled {
-    fn from(verdict: Verdict) -> Unruled {
+impl From<ConfiguredDecision> for DefaultDecision {
+    fn from(verdict: ConfiguredDecision) -> DefaultDecision {
         match verdict {
-            Verdict::Allow => Unruled::Allow,
-            Verdict::Ask => Unruled::Ask,
-            Verdict::Deny => Unruled::Deny,
+            ConfiguredDecision::Allow => DefaultDecision::Allow,
+            ConfiguredDecision::Ask => DefaultDecision::Ask,
+            ConfiguredDecision::Deny => DefaultDecision::Deny,
         }
     }
 }
 
-/// A configuration, and where it came from.
+/// A configuration and its source.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     pub config: Config,
-    /// `None` if there is no file and everything is as by default.
+    /// `None` if there is no file and the defaults apply.
     pub path: Option<PathBuf>,
-    /// What is allowed but should be looked at.
+    /// Warnings.
     pub warnings: Vec<String>,
 }
 
 impl Config {
-    /// Returns what the file says, complete with defaults. Whatever may be private in it is not shown.
+    /// Returns the file with defaults, redacted.
     pub(crate) fn shown(&self) -> serde_json::Value {
         let mut written = json!(self.written);
         written::hide_values(&mut written);
         written
     }
 
-    /// Reads the configuration in a home folder. No file means the defaults.
-    pub fn load(home: &Path, env: Environment<'_>) -> Result<Loaded, ConfigErrors> {
+    /// Loads the configuration of a home folder. Without a file the defaults apply.
+    pub fn load(home: &Path, env: Environment<'_>) -> Result<LoadedConfig, ConfigErrors> {
         let Some(source) = read::find(home)? else {
             let (config, warnings) = Config::of("defaults", &Document::empty(), home, env)?;
-            return Ok(Loaded { config, path: None, warnings });
+            return Ok(LoadedConfig { config, path: None, warnings });
         };
         let document = read::parse(source.name, &source.text)?;
         let (config, mut warnings) = Config::of(source.name, &document, home, env)?;
         if source.writable_by_all {
-            let advice =
-                format!("anyone on this machine can change it; `chmod o-w {}`", source.path.display());
+            let advice = format!("it is writable by all users; run `chmod o-w {}`", source.path.display());
             warnings.insert(0, format!("{}: {advice}", source.name));
         }
-        Ok(Loaded { config, path: Some(source.path), warnings })
+        Ok(LoadedConfig { config, path: Some(source.path), warnings })
     }
 
-    /// Names the settings that differ between two configurations and are read only at the start.
+    /// Returns the changed settings that need a restart.
     pub fn diff_needs_restart(&self, other: &Config) -> Vec<&'static str> {
         let (mine, theirs) = (json!(self.written), json!(other.written));
         let differs = |key: &&str| {
@@ -449,10 +448,10 @@ impl Config {
         home: &Path,
         env: Environment<'_>,
     ) -> Result<(Config, Vec<String>), ConfigErrors> {
-        let (mut written, mut findings) = check::check(&document.value)?;
+        let (mut written, mut findings) = schema_check::check(&document.value)?;
         let port_problem = override_port(&mut written, env).err();
-        let (mut config, more) = meaning::meaning(written, home, env);
-        // A key that was left out for its shape has its default here, which is not what the user wrote.
+        let (mut config, more) = resolve::resolve(written, home, env);
+        // An invalid key has its default here, which is not what the user wrote.
         findings.extend(more);
         if findings.is_empty() && port_problem.is_none() {
             for (index, rule) in config.policy.iter_mut().enumerate() {
@@ -461,12 +460,12 @@ impl Config {
             let warnings = config.warnings(place);
             return Ok((config, warnings));
         }
-        let problem = |finding: Finding| Problem {
+        let problem = |finding: Finding| ConfigError {
             place: place.to_owned(),
             line: document.line(&finding.pointer),
             text: finding.text,
         };
-        let mut problems: Vec<Problem> = findings.into_iter().map(problem).collect();
+        let mut problems: Vec<ConfigError> = findings.into_iter().map(problem).collect();
         problems.sort_by_key(|problem| problem.line);
         problems.extend(port_problem);
         Err(ConfigErrors::new(problems))
@@ -478,23 +477,23 @@ impl Config {
             return Vec::new();
         }
         vec![format!(
-            "{place}: `http.listen` is {listen}, which other machines can reach; tokens travel unencrypted, so put TLS in front"
+            "{place}: `http.listen` is {listen}, which other machines can reach; tokens are sent unencrypted, so use a TLS proxy"
         )]
     }
 }
 
-impl Workspace {
-    /// Returns the only folder that tools can reach.
+impl WorkspaceSettings {
+    /// Returns the only folder that tools can access.
     pub fn data_dir(&self) -> PathBuf {
         self.path.join("ai-data")
     }
 
-    /// Returns the folder in which a server is started that has no other. No tool can reach it.
+    /// Returns the default working directory of servers. No tool can access it.
     pub fn server_dir(&self, name: &str) -> PathBuf {
         self.path.join("servers").join(name)
     }
 
-    /// Returns the folder that no tool can reach.
+    /// Returns the private folder that no tool can access.
     pub fn secure_dir(&self) -> PathBuf {
         self.path.join("secure")
     }
@@ -512,16 +511,16 @@ impl Level {
     }
 }
 
-/// Takes the port from the environment. An empty variable counts as none.
-fn override_port(written: &mut Written, env: Environment<'_>) -> Result<(), Problem> {
+/// Reads the port from the environment. An empty variable counts as unset.
+fn override_port(written: &mut WrittenConfig, env: Environment<'_>) -> Result<(), ConfigError> {
     let Some(text) = env(PORT_VARIABLE).filter(|text| !text.is_empty()) else { return Ok(()) };
     let text = text.to_string_lossy();
     let Ok(port) = text.parse::<u16>() else {
         let shown = portcullis_core::json::printable(&text);
         let text = format!("`{PORT_VARIABLE}` is \"{shown}\", expected a port, 0 to 65535");
-        return Err(Problem { place: "environment".to_owned(), line: None, text });
+        return Err(ConfigError { place: "environment".to_owned(), line: None, text });
     };
-    // An address that cannot be read is reported as it was written.
+    // An invalid address is reported as written.
     if let Ok(mut listen) = written.http.listen.parse::<SocketAddr>() {
         listen.set_port(port);
         written.http.listen = listen.to_string();

@@ -1,12 +1,12 @@
-//! Hearing of files that another process changes.
+//! inotify watch of a folder.
 
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use std::path::Path;
 use tokio::net::unix::pipe::Receiver;
 
-/// Tells at once when a file in a folder changes, where the kernel can.
+/// Wakes when a file in a folder changes, where the kernel supports it.
 ///
-/// Tokio knows no inotify, but to read from it is to read from a pipe; registering it otherwise needs `unsafe`.
+/// Tokio has no inotify, but reads it like a pipe; registering the descriptor otherwise needs `unsafe`.
 pub(crate) struct FolderChanges(Option<Receiver>);
 
 impl FolderChanges {
@@ -21,13 +21,13 @@ impl FolderChanges {
         FolderChanges(watched().ok())
     }
 
-    /// Returns when something has changed.
+    /// Resolves after a change.
     pub(crate) async fn next(&self) {
         let Some(watch) = &self.0 else { return std::future::pending().await };
         if watch.readable().await.is_err() {
             return std::future::pending().await;
         }
-        // What changed does not matter: the file's own stamp says whether it did.
+        // The events do not matter: callers compare file fingerprints.
         let mut events = [0; 4096];
         while watch.try_read(&mut events).is_ok_and(|bytes| bytes > 0) {}
     }

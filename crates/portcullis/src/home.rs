@@ -1,4 +1,4 @@
-//! Where everything of one hub lives.
+//! The home folder of a hub.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -6,14 +6,14 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The home folder of a hub. It exists, and it belongs to this user alone.
+/// An existing home folder, private to this user.
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
     path: PathBuf,
 }
 
 impl Home {
-    /// Finds the home: as given, `PORTCULLIS_HOME`, or the platform's data folder. An empty variable counts as none.
+    /// Finds the home: `--home`, `PORTCULLIS_HOME`, or the platform's data folder. An empty variable counts as unset.
     pub(crate) fn locate(given: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(given) = given.map(Path::to_owned).or_else(|| set("PORTCULLIS_HOME")) {
@@ -28,11 +28,11 @@ impl Home {
                 Ok(user.join("Library/Application Support/portcullis"))
             }
             Some(user) => Ok(user.join(".local/share/portcullis")),
-            None => bail!("HOME is not set; say where the data lives with `--home DIR`"),
+            None => bail!("HOME is not set; pass `--home DIR`"),
         }
     }
 
-    /// Makes the folder where it does not exist, for this user alone.
+    /// Creates the folder with mode 0700, if it does not exist.
     pub(crate) fn open(path: PathBuf) -> Result<Home> {
         make_private(&path)?;
         Ok(Home { path })
@@ -43,10 +43,10 @@ impl Home {
     }
 }
 
-/// Makes a folder that only this user can enter. One that exists is closed to others.
+/// Creates a private folder, or makes an existing one private.
 pub(crate) fn make_private(path: &Path) -> Result<()> {
-    let failed = || format!("cannot make the folder `{}`", path.display());
-    portcullis_core::folder::make(path).with_context(failed)?;
+    let failed = || format!("cannot create the folder `{}`", path.display());
+    portcullis_core::durable_dir::create_all(path).with_context(failed)?;
     let metadata = std::fs::metadata(path).with_context(failed)?;
     if metadata.permissions().mode() & 0o077 != 0 {
         std::fs::set_permissions(path, Permissions::from_mode(0o700)).with_context(failed)?;

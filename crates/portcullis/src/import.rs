@@ -1,64 +1,64 @@
-//! Servers in the files of other programs: what they are there, and what they would be here.
+//! Imports servers from the configuration of other applications.
 //!
-//! Only read: nothing that such a file names is started, and no value in it is looked up. The files of a project belong
-//! to whoever wrote the project, so all that is taken from them is what a person then sees and decides about.
+//! Read-only: nothing in such a file is started or resolved. Project files are untrusted, so everything taken from them is
+//! shown to an administrator, who decides.
 
 mod entry;
-mod kept;
 mod oauth;
 mod program;
+mod secret_extraction;
 mod variables;
 
-pub(crate) use kept::{host_of, in_clear, is_secret};
+pub(crate) use secret_extraction::{host_of, in_clear, is_secret};
 
-use crate::install::{ClientApp, ENTRY_NAME, Places, parse_as_others};
+use crate::install::{ClientApp, ClientFolders, ENTRY_NAME, parse_as_others};
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
 use portcullis_store::secrets::vocabulary::{self, Ordinary};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use variables::Context;
+use variables::EntryContext;
 
 use crate::config::NewServer;
 
-/// Far beyond any such file but that of Claude Code, which keeps its history in it.
+/// Large because Claude Code keeps its history in its file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// How many servers one file may have.
+/// Servers per file.
 const SERVERS_MAX: usize = 500;
-/// Where projects keep their own.
+/// Project files.
 const PROJECT_FILES: [&str; 5] =
     [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.jsonc", "opencode.json"];
-/// How many other projects are named that have servers.
+/// Other projects with servers that are listed.
 const PROJECTS_NAMED_MAX: usize = 10;
 
-/// What is around the files.
-pub(crate) struct Around<'a> {
+/// Environment of an import.
+pub(crate) struct ImportEnvironment<'a> {
     pub(crate) user_home: Option<&'a Path>,
-    /// The project that somebody works on.
+    /// The current project.
     pub(crate) project: Option<&'a Path>,
-    /// Whether a variable is set. Its value is nobody's business here.
+    /// Whether a variable is set; its value is not read.
     pub(crate) is_set: &'a dyn Fn(&str) -> bool,
 }
 
-/// A value that goes into the secret store.
-pub(crate) struct Lifted {
-    /// What it is called: the variable, the header, or `oauth.` and the setting.
+/// A value that moves to the secret store.
+pub(crate) struct ExtractedSecret {
+    /// Variable, header, or `oauth.` and the setting.
     pub(crate) key: String,
-    /// The name it should have in the store.
+    /// Name in the store.
     pub(crate) name: String,
-    /// The word that stays in the configuration before it, like `Bearer`.
+    /// The word before it, like `Bearer`, which stays in the configuration.
     pub(crate) scheme: Option<String>,
-    /// `None` where the file has no value: somebody is asked for it there, or it is a variable.
+    /// `None` if the file has no value: the application prompts for it, or it is a variable.
     pub(crate) value: Option<Secret<String>>,
-    /// Where it may go: `HOST:FIELD`.
+    /// Grant: `HOST:FIELD`.
     pub(crate) grant: String,
-    /// What the value in the file is, where it is not taken for a secret.
+    /// Why the value in the file is not registered as a secret.
     pub(crate) refused: Option<Ordinary>,
 }
 
-impl Lifted {
-    /// Gives it another name, also where the server refers to it.
+impl ExtractedSecret {
+    /// Renames it, and the server's references.
     pub(crate) fn rename(&mut self, server: &mut NewServer, name: String) {
         let (old, new) = (format!("secret:{}", self.name), format!("secret:{name}"));
         for (key, written) in server.env.iter_mut().chain(&mut server.headers) {
@@ -75,7 +75,7 @@ impl Lifted {
         self.name = name;
     }
 
-    /// Lets go of a value that is ordinary text. The file of a stranger must not choose what is redacted.
+    /// Drops a value that is ordinary text: an untrusted file must not choose what is redacted.
     fn refuse_ordinary(&mut self) {
         let what = self.value.as_ref().and_then(|value| vocabulary::ordinary(value.expose()));
         if what.is_some() {
@@ -83,7 +83,7 @@ impl Lifted {
         }
     }
 
-    /// Says what a person has to do, where the file has no value.
+    /// Returns the instruction to set the value, if the file has none.
     pub(crate) fn to_set(&self) -> Option<String> {
         if self.value.is_some() {
             return None;
@@ -101,61 +101,61 @@ impl Lifted {
             ));
         }
         let all = match &self.scheme {
-            Some(word) => format!("what comes after `{word}`"),
-            None => "all of it".to_owned(),
+            Some(word) => format!("the part after `{word}`"),
+            None => "the whole value".to_owned(),
         };
         Some(format!(
-            "the value of `{}` is not in the file; set {all}: {}",
+            "the value of `{}` is not in the file; to set {all}: {}",
             printable(&self.key),
             self.command()
         ))
     }
 
-    /// Returns the command that sets it.
+    /// Returns the command to set it.
     pub(crate) fn command(&self) -> String {
         format!("portcullis secrets set {} --grant '{}'", self.name, self.grant)
     }
 }
 
-impl Imported {
-    /// Returns what a person should know, with what is left to do.
-    pub(crate) fn told(&self) -> Vec<String> {
-        self.notes.iter().cloned().chain(self.secrets.iter().filter_map(Lifted::to_set)).collect()
+impl ImportedServer {
+    /// Returns all notes, with the secrets to set.
+    pub(crate) fn all_notes(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(self.secrets.iter().filter_map(ExtractedSecret::to_set)).collect()
     }
 }
 
-/// A server as it would be here.
-pub(crate) struct Imported {
+/// A server to import.
+pub(crate) struct ImportedServer {
     /// Its name in the file.
     pub(crate) own: String,
     pub(crate) server: NewServer,
-    pub(crate) secrets: Vec<Lifted>,
-    /// What a person should know, but for what has to be set.
+    pub(crate) secrets: Vec<ExtractedSecret>,
+    /// Notes, without the secrets to set.
     pub(crate) notes: Vec<String>,
 }
 
-/// What one file holds.
-pub(crate) struct Found {
+/// The servers of one file.
+pub(crate) struct ImportedFile {
     pub(crate) path: PathBuf,
-    pub(crate) servers: Vec<Imported>,
-    /// What is not taken, and why.
+    pub(crate) servers: Vec<ImportedServer>,
+    /// Skipped servers and reasons.
     pub(crate) skipped: Vec<(String, String)>,
-    /// What a person should know of the file.
+    /// Notes on the file.
     pub(crate) notes: Vec<String>,
 }
 
-/// Servers that stand together in a file.
-struct Section<'f> {
+/// A section of servers in a file.
+struct ServerSection<'f> {
     entries: &'f Map<String, Value>,
-    /// What the file asks a person for.
+    /// Inputs that the application prompts for.
     inputs: Vec<Value>,
-    /// The project that they are for, where it is not that of the file.
+    /// The project they are for, if not the file's.
     project: Option<PathBuf>,
 }
 
-/// Returns the usual places that exist.
-pub(crate) fn usual_places(places: Option<&Places>, project: Option<&Path>) -> Vec<PathBuf> {
-    // Where there are two of OpenCode, it reads both, and the one with comments counts more.
+/// Returns the existing usual places.
+pub(crate) fn usual_places(places: Option<&ClientFolders>, project: Option<&Path>) -> Vec<PathBuf> {
+    // OpenCode reads both of its files; the .jsonc one takes precedence.
     let mine = places.iter().flat_map(|places| {
         let plain = ClientApp::OpenCode.path(places).with_extension("json");
         ClientApp::ALL.map(|app| app.path(places)).into_iter().chain([plain])
@@ -171,7 +171,7 @@ pub(crate) fn usual_places(places: Option<&Places>, project: Option<&Path>) -> V
 }
 
 /// Reads one file.
-pub(crate) fn read(path: &Path, around: &Around<'_>) -> Result<Found, String> {
+pub(crate) fn read(path: &Path, around: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         return Err("it is not a regular file".to_owned());
@@ -185,32 +185,36 @@ pub(crate) fn read(path: &Path, around: &Around<'_>) -> Result<Found, String> {
 }
 
 /// Reads the text of a file.
-pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Found, String> {
+pub(crate) fn of_text(
+    path: &Path,
+    text: &str,
+    around: &ImportEnvironment<'_>,
+) -> Result<ImportedFile, String> {
     let (file, twice) = parse_as_others(text)?;
     let mut found =
-        Found { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new(), notes: Vec::new() };
+        ImportedFile { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new(), notes: Vec::new() };
     found
         .notes
-        .extend(twice.map(|said| format!("{}; the last one counts, as it does there", printable(&said))));
-    // Those of one project first: where both have a name, they count.
+        .extend(twice.map(|said| format!("{}; the last one wins, as in the application", printable(&said))));
+    // Project servers first: they take precedence.
     let mut sections = project_sections(&file, around, &mut found.notes);
     sections.extend(sections_of(&file));
     if sections.is_empty() && !file["projects"].is_object() {
-        let why = "it has none of `mcpServers`, `servers` and `mcp`, under which programs keep their servers";
+        let why = "no servers: it has none of `mcpServers`, `servers` and `mcp`";
         return Err(why.to_owned());
     }
     let count: usize = sections.iter().map(|section| section.entries.len()).sum();
     if count > SERVERS_MAX {
-        return Err(format!("it has {count} servers, at most {SERVERS_MAX} are taken"));
+        return Err(format!("it has {count} servers: the limit is {SERVERS_MAX}"));
     }
-    // By the name here: the own name, and whether a project has it.
+    // By name in this hub: name in the file, and whether it is of a project.
     let mut names: BTreeMap<String, (String, bool)> = BTreeMap::new();
     for section in &sections {
         let project = section.project.as_deref().or_else(|| project_of(path, around.user_home));
         for (own, entry) in section.entries {
-            let context = Context { own, inputs: &section.inputs, project, around };
+            let context = EntryContext { own, inputs: &section.inputs, project, around };
             let read = entry::read(entry, &context);
-            // Also where its name is found only when the command is taken apart.
+            // Also if the name appears only after the command is split.
             let command = read.as_ref().ok().and_then(|imported| imported.server.command.as_deref());
             let is_hub = is_ourselves(own, entry) || command.is_some_and(is_our_program);
             match read {
@@ -220,7 +224,7 @@ pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Fo
                 Ok(imported) => match names.get(&imported.server.name) {
                     Some((other, of_project)) if other == own => {
                         let who = if *of_project { "the project" } else { "another part of the file" };
-                        let why = format!("{who} has one of this name, which counts more");
+                        let why = format!("{who} has a server of this name, which takes precedence");
                         found.skipped.push((own.clone(), why));
                     }
                     Some((other, _)) => {
@@ -241,38 +245,46 @@ pub(crate) fn of_text(path: &Path, text: &str, around: &Around<'_>) -> Result<Fo
     Ok(found)
 }
 
-/// Finds the servers, under every key where a program keeps them, and what the file asks a person for.
-fn sections_of<'f>(file: &'f Value) -> Vec<Section<'f>> {
-    // A server that is called `servers` has a type or a command; the section has servers.
+/// Finds the server sections under all known keys, with their inputs.
+fn sections_of<'f>(file: &'f Value) -> Vec<ServerSection<'f>> {
+    // A server named `servers` has a type or command; the section has servers.
     let is_section = |value: &Value| {
         value.as_object().is_some_and(|members| members.values().all(Value::is_object) || members.is_empty())
     };
     let inputs = |value: &Value| value["inputs"].as_array().cloned().unwrap_or_default();
-    // Of a workspace of VS Code the settings are a part.
+    // A VS Code workspace file nests its settings.
     let (mcp, of_workspace) = (&file["mcp"], &file["settings"]["mcp"]);
     let nested = [mcp, of_workspace].into_iter().filter(|mcp| is_section(&mcp["servers"]));
     let mut places = vec![(&file["mcpServers"], inputs(file)), (&file["servers"], inputs(file))];
     places.extend(nested.map(|mcp| (&mcp["servers"], inputs(mcp))));
     places.retain(|(entries, _)| entries.is_object());
-    // Beside other servers, what is called so may be settings of something else.
+    // Next to other servers, this key may be unrelated settings.
     if !is_section(&mcp["servers"]) && (places.is_empty() || is_section(mcp)) {
         places.push((mcp, Vec::new()));
     }
     let section = |(entries, inputs): (&'f Value, _)| {
-        Some(Section { entries: entries.as_object()?, inputs, project: None })
+        Some(ServerSection { entries: entries.as_object()?, inputs, project: None })
     };
     places.into_iter().filter_map(section).collect()
 }
 
-/// Finds what Claude Code keeps for single projects: those of the present one are taken, the others are told of.
-fn project_sections<'f>(file: &'f Value, around: &Around<'_>, notes: &mut Vec<String>) -> Vec<Section<'f>> {
+/// Finds the per-project servers of Claude Code: imports the current project's, lists the others.
+fn project_sections<'f>(
+    file: &'f Value,
+    around: &ImportEnvironment<'_>,
+    notes: &mut Vec<String>,
+) -> Vec<ServerSection<'f>> {
     let (mut sections, mut others) = (Vec::new(), Vec::new());
     for (folder, project) in file["projects"].as_object().into_iter().flatten() {
         let Some(entries) = project["mcpServers"].as_object().filter(|entries| !entries.is_empty()) else {
             continue;
         };
         if around.project.is_some_and(|present| present == Path::new(folder)) {
-            sections.push(Section { entries, inputs: Vec::new(), project: Some(PathBuf::from(folder)) });
+            sections.push(ServerSection {
+                entries,
+                inputs: Vec::new(),
+                project: Some(PathBuf::from(folder)),
+            });
         } else {
             others.push(format!("`{}` ({})", printable(folder), entries.len()));
         }
@@ -282,14 +294,14 @@ fn project_sections<'f>(file: &'f Value, around: &Around<'_>, notes: &mut Vec<St
         others.truncate(PROJECTS_NAMED_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         notes.push(format!(
-            "these projects have servers of their own there, which are taken over in their folders: {}{more}",
+            "these projects have their own servers; import them from their folders: {}{more}",
             others.join(", ")
         ));
     }
     sections
 }
 
-/// Returns whether an entry is Portcullis itself: behind itself it would only find itself.
+/// Returns whether an entry is Portcullis itself, which must not be its own upstream.
 fn is_ourselves(own: &str, entry: &Value) -> bool {
     let command = entry["command"].as_str().or_else(|| entry["command"][0].as_str()).unwrap_or_default();
     own == ENTRY_NAME || is_our_program(command)
@@ -299,11 +311,11 @@ fn is_our_program(command: &str) -> bool {
     Path::new(command).file_name().is_some_and(|name| name == "portcullis")
 }
 
-/// Returns the folder of the project that a file belongs to, if it is one of a project.
+/// Returns the project folder of a project file.
 fn project_of<'a>(path: &'a Path, user_home: Option<&Path>) -> Option<&'a Path> {
     let name = PROJECT_FILES.into_iter().find(|name| path.ends_with(name))?;
     let folder = path.ancestors().nth(Path::new(name).components().count())?;
-    // The person's own files have the same names. The path of a file is the real one; that of a home may lead over a link.
+    // User files have the same names. The file path is canonical; the home path may contain symlinks.
     let is_home = |home: &Path| folder == home || home.canonicalize().is_ok_and(|home| folder == home);
     let is_own = user_home.is_some_and(is_home) || folder.ends_with("opencode");
     (!is_own).then_some(folder)

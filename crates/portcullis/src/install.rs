@@ -1,16 +1,15 @@
-//! Adding Portcullis to the programs that use it.
+//! Adds Portcullis to the configuration of MCP client applications.
 //!
-//! First a plan, which only reads; a person sees the difference; then the plan is carried out. The file
-//! belongs to another program, so nothing but our entry changes in it, a copy of it is kept beside it, and
-//! a file that changed in the meantime is left alone.
+//! Plan (read-only), confirm the diff, apply. The file belongs to another application, so only our entry changes, a backup
+//! is kept next to it, and a file that changed since the plan is not touched (TOCTOU).
 
 mod client;
 mod jsonc;
 
-pub use client::{ClientApp, Places, Platform};
+pub use client::{ClientApp, ClientFolders, Platform};
 pub(crate) use jsonc::{parse_as_others, put as put_jsonc, take as take_jsonc};
 
-use crate::replace::{beside, replace, write_new};
+use crate::atomic_write::{replace, sibling_path, write_new};
 use jiff::Timestamp;
 use portcullis_core::{Clock, Secret};
 use serde_json::{Map, Value};
@@ -21,29 +20,29 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the entry is called in every client.
+/// Name of the entry in every client.
 pub const ENTRY_NAME: &str = "portcullis";
 
-/// Claude Code keeps its history in the same file, so it can be large.
+/// Large because Claude Code keeps its history in its file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// As much of a token as `portcullis clients list` shows, so that two can be told apart.
+/// Visible characters of a token, as in `portcullis clients list`.
 const TOKEN_SHOWN_CHARS: usize = 8;
-/// Only the owner reads and writes.
+/// Owner read and write only.
 const PRIVATE_FILE: u32 = 0o600;
 
-/// How a client reaches the hub.
+/// Transport of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// The client starts `portcullis stdio` itself.
     Stdio,
-    /// The client connects to a hub that runs already, with a token.
+    /// The client connects to a running hub, with a token.
     Http,
 }
 
-/// Where the hub is.
+/// Location of the hub.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
-    /// The program to start; absolute, because clients have search paths of their own.
+    /// Absolute path of the binary, because clients may have a different PATH.
     pub binary: PathBuf,
     pub home: PathBuf,
     pub url: String,
@@ -52,13 +51,13 @@ pub struct Endpoint {
 
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    #[error("`{variable}` is not set, so the client's folder is not known")]
+    #[error("`{variable}` is not set, so the client's folder is unknown")]
     NoHome { variable: &'static str },
-    #[error("an HTTP entry needs a token; `portcullis clients add NAME` makes one")]
+    #[error("an HTTP entry needs a token; create one with `portcullis clients add NAME`")]
     NeedsToken,
-    #[error("`{}` cannot be changed safely: {reason}; add the entry by hand", path.display())]
+    #[error("cannot edit `{}` safely: {reason}; add the entry yourself", path.display())]
     NotUnderstood { path: PathBuf, reason: String },
-    #[error("`{}` changed after the plan was made; look at the new difference first", path.display())]
+    #[error("`{}` changed meanwhile; review the new diff first", path.display())]
     Changed { path: PathBuf },
     #[error("cannot {doing} `{}`: {source}", path.display())]
     Io {
@@ -70,33 +69,33 @@ pub enum InstallError {
 }
 
 impl Endpoint {
-    /// Returns the endpoint that this very program serves.
+    /// Returns the endpoint of this binary.
     pub fn of_this_program(home: &Path, url: &str, token: &Secret<String>) -> Endpoint {
-        // Without a path of its own the search path has to do.
+        // Without a known path, PATH has to do.
         let binary = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("portcullis"));
         Endpoint { binary, home: home.to_owned(), url: url.to_owned(), token: Some(token.clone()) }
     }
 }
 
-/// What would change in a client's file.
+/// A planned change of a client's file.
 pub struct Plan {
     pub path: PathBuf,
     /// `None` if the file does not exist yet.
     pub before: Option<String>,
     pub after: String,
-    /// Whether the entry holds a token, so that nobody else may read the file.
+    /// Whether the entry contains a token, so that the file must be private.
     holds_token: bool,
 }
 
 impl fmt::Debug for Plan {
-    /// Leaves the texts out: they hold tokens, ours and other people's.
+    /// Omits the texts, which contain tokens.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 impl ClientApp {
-    /// Returns a complete file for a client that has no other servers, ready to paste.
+    /// Returns a complete file for a client without other servers, ready to paste.
     pub fn snippet(self, transport: Transport, endpoint: &Endpoint) -> String {
         let mut value = self.entry(transport, endpoint, &Value::Null);
         for key in self.section(&Value::Null).iter().chain([&ENTRY_NAME]).rev() {
@@ -105,19 +104,19 @@ impl ClientApp {
         format!("{value:#}\n")
     }
 
-    /// Works out what has to change to add the hub to this client. Changes nothing.
+    /// Plans the change. Writes nothing.
     pub fn plan(
         self,
         transport: Transport,
         endpoint: &Endpoint,
-        places: &Places,
+        places: &ClientFolders,
     ) -> Result<Plan, InstallError> {
         let holds_token = self.transport(transport) == Transport::Http;
         if holds_token && endpoint.token.is_none() {
             return Err(InstallError::NeedsToken);
         }
         let path = self.path(places);
-        // A link is often a file kept elsewhere on purpose; that one is changed, and the link stays.
+        // A symlink is followed and kept: dotfiles are often linked.
         let path = path.canonicalize().unwrap_or(path);
         let before = read(&path)?;
         let text = before.as_deref().unwrap_or_default();
@@ -131,12 +130,12 @@ impl ClientApp {
 }
 
 impl Plan {
-    /// Returns whether the file is as it should be already.
+    /// Returns whether nothing has to change.
     pub fn is_done(&self) -> bool {
         self.before.as_ref() == Some(&self.after)
     }
 
-    /// Returns the change as a unified diff, with our tokens covered.
+    /// Returns a unified diff, with our tokens redacted.
     pub fn diff(&self) -> String {
         let name = self.path.display().to_string();
         let (before, after) =
@@ -146,7 +145,7 @@ impl Plan {
         diff.unified_diff().context_radius(3).header(old_name, &name).to_string()
     }
 
-    /// Carries the plan out. Returns where the old file was copied to, if there was one.
+    /// Applies the plan. Returns the backup, if there was a file.
     pub fn apply(&self, clock: &dyn Clock) -> Result<Option<PathBuf>, InstallError> {
         if read(&self.path)? != self.before {
             return Err(InstallError::Changed { path: self.path.clone() });
@@ -162,8 +161,8 @@ impl Plan {
         };
         let backup = match &self.before {
             Some(text) => {
-                let backup = beside(&self.path, &format!("{}.bak", stamp(clock)));
-                // The old entry may hold a token as well.
+                let backup = sibling_path(&self.path, &format!("{}.bak", stamp(clock)));
+                // The old entry may contain a token too.
                 write_new(&backup, text, PRIVATE_FILE).map_err(|e| io_error("write", &backup, e))?;
                 Some(backup)
             }
@@ -195,13 +194,13 @@ fn read(path: &Path) -> Result<Option<String>, InstallError> {
     Ok(Some(text))
 }
 
-/// Returns the time as it can stand in a file name.
+/// Returns a timestamp for a file name.
 fn stamp(clock: &dyn Clock) -> String {
     let now = Timestamp::try_from(clock.now()).unwrap_or_default();
     now.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
-/// Covers everything that looks like one of our tokens but its first characters.
+/// Redacts our tokens, except their first characters.
 fn cover_tokens(text: &str) -> String {
     use portcullis_store::clients::TOKEN_PREFIX;
     let mut covered = String::with_capacity(text.len());

@@ -1,38 +1,38 @@
-//! What is known of a tool by its name alone: what it does, what it has to do with data, and whose it is.
+//! Lookup of effect, labels and provider by tool name, without a running server.
 
 use crate::compose;
-use crate::config::{Config, McpServer};
+use crate::config::{Config, McpServerSettings};
 use anyhow::Result;
-use portcullis_core::{Definition, Effect, Labels, Limits, Reach, ToolDef, Unruled};
+use portcullis_core::{CallLimits, DefaultDecision, Definition, Effect, Labels, Reach, ToolDef};
 use portcullis_upstream::{effect_of, labels_of, lists};
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
-/// What the configuration says of every tool, whether a server of it runs or not.
+/// Tools known from the configuration, whether or not their server runs.
 pub(crate) struct KnownTools<'a> {
     native: HashMap<String, NativeTool>,
-    servers: &'a [McpServer],
+    servers: &'a [McpServerSettings],
 }
 
-/// What the rules see of a native tool.
+/// Policy view of a native tool.
 struct NativeTool {
     effect: Effect,
     labels: Labels,
-    unruled: Unruled,
+    default_decision: DefaultDecision,
 }
 
 impl KnownTools<'_> {
     pub(crate) fn of(config: &Config) -> Result<KnownTools<'_>> {
         let native = compose::native_tools(config)?;
         let native = native.iter().map(|tool| {
-            let &ToolDef { effect, labels, unruled, .. } = &**tool;
-            (tool.name.clone(), NativeTool { effect, labels, unruled })
+            let &ToolDef { effect, labels, default_decision, .. } = &**tool;
+            (tool.name.clone(), NativeTool { effect, labels, default_decision })
         });
         Ok(KnownTools { native: native.collect(), servers: &config.mcp })
     }
 
-    /// Returns the labels of a tool. One that nobody is known to have is taken for a stranger's.
+    /// Returns the labels of a tool. An unknown one counts as untrusted.
     pub(crate) fn labels(&self, tool: &str) -> Labels {
         match (self.native.get(tool), self.owner(tool)) {
             (Some(native), _) => native.labels,
@@ -41,7 +41,7 @@ impl KnownTools<'_> {
         }
     }
 
-    /// Returns what a tool does, where anybody is known to have it.
+    /// Returns the effect of a known tool.
     pub(crate) fn effect(&self, tool: &str) -> Option<Effect> {
         match self.native.get(tool) {
             Some(native) => Some(native.effect),
@@ -49,16 +49,16 @@ impl KnownTools<'_> {
         }
     }
 
-    /// Returns what holds for a tool where no rule matches, where anybody is known to have it.
-    pub(crate) fn unruled(&self, tool: &str) -> Option<Unruled> {
+    /// Returns the default decision on a known tool.
+    pub(crate) fn default_decision(&self, tool: &str) -> Option<DefaultDecision> {
         match self.native.get(tool) {
-            Some(native) => Some(native.unruled),
+            Some(native) => Some(native.default_decision),
             None => self.owner(tool).map(|(server, _)| server.decision.into()),
         }
     }
 
-    /// Returns a tool as the settings of a server that is trusted in any case make it, if its name is one that a tool
-    /// of that server would have. Whether there is such a tool, only the server knows.
+    /// Returns a tool of an always trusted server, by the server's prefix and settings. Whether it exists, only the server
+    /// knows.
     pub(crate) fn assumed(&self, tool: &str) -> Option<ToolDef> {
         let (server, own) = self.owner(tool).filter(|(server, _)| server.always_trusted)?;
         let is_listed = lists(&server.allow, server.deny.as_ref(), own);
@@ -69,17 +69,18 @@ impl KnownTools<'_> {
             String::new(),
             effect_of(&server.effects, own),
             Reach::Outside,
-            Limits::DEFAULT,
+            CallLimits::DEFAULT,
             json!({ "type": "object" }),
             None,
             Definition::new(RawValue::NULL.to_owned()),
         );
-        is_listed.then(|| def.unruled(server.decision.into()).labelled(labels_of(&server.labels, own)))
+        is_listed
+            .then(|| def.default_decision(server.decision.into()).labelled(labels_of(&server.labels, own)))
     }
 
-    /// Returns the server whose prefix a name carries, and the tool's own name there.
-    fn owner<'t>(&'t self, tool: &'t str) -> Option<(&'t McpServer, &'t str)> {
-        let mut owners: Vec<(&McpServer, &str)> = self
+    /// Returns the server by prefix, and the tool's name there.
+    fn owner<'t>(&'t self, tool: &'t str) -> Option<(&'t McpServerSettings, &'t str)> {
+        let mut owners: Vec<(&McpServerSettings, &str)> = self
             .servers
             .iter()
             .filter_map(|server| {
@@ -87,7 +88,7 @@ impl KnownTools<'_> {
                 Some((server, own))
             })
             .collect();
-        // A longer prefix says more.
+        // The longest prefix wins.
         owners.sort_by_key(|(server, _)| std::cmp::Reverse(server.prefix.len()));
         let (server, shown) = *owners.first()?;
         let renamed = server.rename.iter().find(|(_, other)| other == shown);

@@ -1,14 +1,15 @@
-//! The binary's parts: command line, configuration, composition.
+//! The hub binary as a library: command line, configuration, composition.
 
 mod admin;
 mod approvals;
+mod atomic_write;
 mod changes;
 pub mod cli;
 mod commands;
 mod compose;
 pub mod config;
+mod database;
 mod folder_changes;
-mod hidden;
 mod home;
 mod import;
 pub mod install;
@@ -17,22 +18,22 @@ mod logging;
 mod login;
 mod mcp;
 mod memory;
+mod output_redaction;
+mod password_prompt;
 mod print;
-mod private;
 mod reload;
-mod replace;
 mod scripts;
+mod secret_detection;
 mod secrets;
 pub mod surface;
-mod voice;
 
 use cli::{Cli, Command};
 use config::ConfigErrors;
-use portcullis_upstream::{HubMark, stand_by};
+use portcullis_upstream::{HubMark, run_guardian};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Bad usage or a bad configuration, as opposed to something that failed.
+/// Bad usage or configuration (exit code 2), as opposed to a failure.
 #[derive(Debug)]
 pub(crate) struct BadUsage(pub(crate) String);
 
@@ -44,7 +45,7 @@ impl std::fmt::Display for BadUsage {
 
 impl std::error::Error for BadUsage {}
 
-/// The process was told to end while it waited for a person.
+/// A signal interrupted a prompt.
 #[derive(Debug)]
 pub(crate) struct Interrupted;
 
@@ -56,13 +57,13 @@ impl std::fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// As shells have it for a process that an interrupt ended.
+/// 128 + SIGINT, as shells report it.
 const INTERRUPTED_CODE: u8 = 130;
 
-/// Says what is wrong with a command line, or prints the help that it asks for.
+/// Prints a usage error or the requested help.
 pub fn refuse(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // It repeats what was typed, and people type secrets.
+        // Redacted: it repeats the input, which may contain a secret.
         commands::look_for_home();
         print::note(error.render().to_string().trim_end());
     } else {
@@ -71,16 +72,16 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// Does what the command line says. 0: done, 1: failed, 2: bad usage or configuration; `policy test` has two more.
+/// Runs a command. Exit codes: 0 success, 1 failure, 2 bad usage or configuration; `policy test` adds two.
 pub fn run(cli: Cli) -> ExitCode {
-    voice::tell_panics();
+    output_redaction::install_panic_hook();
     leave_no_core();
     hide_from_same_user();
     let json = cli.json;
     match dispatch(cli) {
         Ok(code) => code,
         Err(error) if error.is::<Interrupted>() => {
-            // The line of the question is open still, and there is nothing to explain.
+            // Ends the line of the prompt; there is nothing to explain.
             print::note("");
             ExitCode::from(INTERRUPTED_CODE)
         }
@@ -96,7 +97,7 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// Returns an error with its causes. Some say their cause themselves already.
+/// Returns an error with its causes, skipping those already included.
 pub(crate) fn with_causes(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -109,18 +110,18 @@ pub(crate) fn with_causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Lets a crash leave no copy of the memory behind, in which secrets are.
+/// Disables core dumps, which would contain secrets.
 fn leave_no_core() {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
-    // A limit can always be lowered.
+    // Lowering a limit always succeeds.
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
 }
 
-/// Makes the process non-dumpable, before it starts any child: other processes of this user, servers among them, cannot
-/// read its environment and memory in `/proc` nor trace it.
+/// Makes the process non-dumpable before it starts any child: other processes of this user, including upstream servers,
+/// cannot read its environment and memory in `/proc` or trace it.
 fn hide_from_same_user() {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    // The kernel refuses no process that asks for this of itself.
+    // Always permitted for the own process.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
@@ -152,21 +153,21 @@ fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Res
         Command::Approvals(args) => commands::approvals::run(home, args, json),
         Command::Admin(args) => commands::admin::run(home, args, json),
         Command::Audit(args) => commands::audit::run(home, args, json),
+        Command::Store(args) => commands::store::run(home, args, json),
         Command::Completions { shell } => Ok(commands::completions(shell)),
         Command::ConfigSchema => {
             print::json(&config::schema());
             Ok(ExitCode::SUCCESS)
         }
         Command::Guardian { mark } => {
-            let mark =
-                HubMark::parse(&mark).ok_or_else(|| BadUsage("this is the hub's own to call".to_owned()))?;
-            stand_by(&mark);
+            let mark = HubMark::parse(&mark).ok_or_else(|| BadUsage("internal command".to_owned()))?;
+            run_guardian(&mark);
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// `MCP_TRANSPORT` says what to do where no command does.
+/// Without a command, `MCP_TRANSPORT` decides.
 fn by_environment() -> anyhow::Result<Command> {
     match std::env::var("MCP_TRANSPORT").as_deref() {
         Err(_) | Ok("" | "http") => Ok(Command::Serve),
@@ -186,7 +187,7 @@ mod tests {
     #[test]
     fn a_cause_is_told_once() {
         let path = std::path::Path::new("/dev/null/x");
-        let error = portcullis_store::Hold::of(path).context("the configuration").unwrap_err();
+        let error = portcullis_store::FileLock::of(path).context("the configuration").unwrap_err();
         assert_eq!(
             with_causes(&error),
             "the configuration: cannot open `/dev/null/x`: Not a directory (os error 20)"

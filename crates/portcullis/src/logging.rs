@@ -1,10 +1,10 @@
-//! Logs: on standard error, as text or as JSON.
+//! Logs to stderr, as text or JSON.
 //!
-//! The text form is `DEBUG mcp: received request method=tools/list id=1`. It carries no time, because what
-//! collects logs adds one; the JSON form does. Every event is one line, without secrets, whatever is in it.
+//! The text form is `DEBUG mcp: received request method=tools/list id=1`. It has no timestamp, because log collectors add
+//! one; the JSON form has. Every event is one redacted line.
 
-use crate::config::{Level, LogFormat, Logging};
-use crate::voice;
+use crate::config::{Level, LogFormat, LoggingSettings};
+use crate::output_redaction;
 use std::io::{self, Write};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -12,9 +12,9 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
 
-/// Changes the level of a running hub's logs.
+/// Changes the log level at run time.
 #[derive(Clone)]
-pub(crate) struct LogLevel(Option<reload::Handle<LevelFilter, Registry>>);
+pub(crate) struct LogLevelHandle(Option<reload::Handle<LevelFilter, Registry>>);
 
 fn filter(level: Level) -> LevelFilter {
     match level {
@@ -26,46 +26,46 @@ fn filter(level: Level) -> LevelFilter {
     }
 }
 
-/// Starts logging. Where someone else logs already, nothing changes.
-pub(crate) fn start(logging: Logging) -> LogLevel {
+/// Installs the subscriber, unless one is installed.
+pub(crate) fn start(logging: LoggingSettings) -> LogLevelHandle {
     let (level, handle) = reload::Layer::new(filter(logging.level));
-    let lines = tracing_subscriber::fmt::layer().with_writer(Lines(logging.format));
+    let lines = tracing_subscriber::fmt::layer().with_writer(LogWriterFactory(logging.format));
     let lines = match logging.format {
         LogFormat::Text => lines.without_time().with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
     match tracing_subscriber::registry().with(level).with(lines).try_init() {
-        Ok(()) => LogLevel(Some(handle)),
-        Err(_) => LogLevel(None),
+        Ok(()) => LogLevelHandle(Some(handle)),
+        Err(_) => LogLevelHandle(None),
     }
 }
 
-impl LogLevel {
+impl LogLevelHandle {
     pub(crate) fn set(&self, level: Level) {
         if let Some(handle) = &self.0 {
-            // Fails only where logging has ended.
+            // Fails only after logging has ended.
             let _ = handle.reload(filter(level));
         }
     }
 }
 
 /// Writes events as lines.
-struct Lines(LogFormat);
+struct LogWriterFactory(LogFormat);
 
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Line;
+impl<'a> MakeWriter<'a> for LogWriterFactory {
+    type Writer = LogLineWriter;
 
-    fn make_writer(&'a self) -> Line {
-        Line(self.0)
+    fn make_writer(&'a self) -> LogLineWriter {
+        LogLineWriter(self.0)
     }
 }
 
-/// Writes one event, which comes in one piece.
-struct Line(LogFormat);
+/// Writes one event, which arrives in one write.
+struct LogLineWriter(LogFormat);
 
-impl Write for Line {
+impl Write for LogLineWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let line = voice::log_line(&String::from_utf8_lossy(event), self.0);
+        let line = output_redaction::log_line(&String::from_utf8_lossy(event), self.0);
         io::stderr().lock().write_all(line.as_bytes())?;
         Ok(event.len())
     }

@@ -1,39 +1,41 @@
-//! The login of one server: how the configuration means it, and where it is kept.
+//! OAuth login of one server: settings, and token storage in the secret store.
 
-use crate::config::{Config, McpOAuth, McpServer};
+use crate::config::{Config, McpOAuth, McpServerSettings};
 use crate::secrets::LiveSecrets;
 use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
 use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore, vocabulary};
-use portcullis_upstream::{About, ClientSecret, Keep, Login as Kept, OAuth, OAuthSpec, Turn};
+use portcullis_upstream::{
+    ClientSecret, Login as Kept, LoginLock, LoginMetadata, LoginStore, OAuth, OAuthSpec,
+};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The field that the secret of a client is granted for.
+/// The grant field of a client secret.
 const CLIENT_SECRET_FIELD: &str = "client_secret";
 const ACCESS: &str = "access";
 const REFRESH: &str = "refresh";
 const CLIENT: &str = "client";
-/// The tokens before these. They may be good for a while still, so they go on being masked.
+/// Previous tokens. They may still be valid for a while, so they stay redacted.
 const BEFORE: [(&str, &str); 2] = [(ACCESS, "old_access"), (REFRESH, "old_refresh")];
 
 /// The login of one server.
-pub(crate) struct Login {
+pub(crate) struct ServerLogin {
     oauth: Arc<OAuth>,
-    place: Arc<Place>,
+    place: Arc<SecretLoginStore>,
 }
 
-impl Login {
+impl ServerLogin {
     pub(crate) fn new(
-        server: &McpServer,
+        server: &McpServerSettings,
         wanted: &McpOAuth,
         config: &Config,
         store: Arc<SecretStore>,
         live: Option<Arc<LiveSecrets>>,
-    ) -> Result<Login> {
-        let place = server.place.as_ref().context("it has no address")?;
-        let url = place.url().context("it has no address")?;
+    ) -> Result<ServerLogin> {
+        let place = server.place.as_ref().context("it has no URL")?;
+        let url = place.url().context("it has no URL")?;
         let spec = OAuthSpec {
             name: server.name.clone(),
             url: url.clone(),
@@ -51,67 +53,79 @@ impl Login {
             ..EgressSettings::default()
         };
         let seen = Mutex::new(digest(&store, &server.name));
-        let place = Arc::new(Place { store, server: server.name.clone(), live, seen });
+        let place = Arc::new(SecretLoginStore { store, server: server.name.clone(), live, seen });
         let resolver = Arc::new(SystemResolver::default());
-        let oauth = OAuth::new(spec, settings, resolver, place.clone(), Arc::new(SystemClock), None)?;
-        Ok(Login { oauth: Arc::new(oauth), place })
+        let oauth = OAuth::new(
+            spec,
+            settings,
+            resolver,
+            place.clone(),
+            Arc::new(SystemClock),
+            None,
+            crate::mcp::SERVERS.clone(),
+        )?;
+        Ok(ServerLogin { oauth: Arc::new(oauth), place })
     }
 
-    /// Returns whether something is kept of it.
+    /// Returns whether tokens are stored.
     pub(crate) fn is_kept(&self) -> bool {
-        self.place.store.held(&self.place.server).is_ok_and(|held| !held.is_empty())
+        self.place.store.load_login(&self.place.server).is_ok_and(|held| !held.is_empty())
     }
 
     pub(crate) fn oauth(&self) -> Arc<OAuth> {
         self.oauth.clone()
     }
 
-    /// Returns whether somebody else logged in or out since this was last asked. That tokens were renewed concerns nobody:
-    /// every request shows those that there are.
+    /// Returns whether another process logged in or out since the last check. Refreshed tokens do not count: every request
+    /// reads the current ones.
     pub(crate) fn was_changed(&self) -> bool {
-        // Held while this process itself saves, so that its own changes are known as such.
+        // Locked while this process saves, so that its own changes are not reported.
         let mut seen = self.place.seen();
         let now = digest(&self.place.store, &self.place.server);
         std::mem::replace(&mut *seen, now) != now
     }
 }
 
-/// Returns the login of a server, also where the configuration does not speak of it any more but something is kept of it.
-pub(crate) fn to_end(server: &McpServer, config: &Config, store: Arc<SecretStore>) -> Option<Login> {
+/// Returns the login of a server, also if it is no longer configured but tokens are stored.
+pub(crate) fn to_end(
+    server: &McpServerSettings,
+    config: &Config,
+    store: Arc<SecretStore>,
+) -> Option<ServerLogin> {
     let wanted = server.oauth.clone().unwrap_or_default();
-    let login = Login::new(server, &wanted, config, store, None).ok()?;
+    let login = ServerLogin::new(server, &wanted, config, store, None).ok()?;
     (server.oauth.is_some() || login.is_kept()).then_some(login)
 }
 
-/// Forgets what is kept of a login of which nobody knows any more where it was. Returns whether there was one.
-pub(crate) fn forget_left(store: &SecretStore, server: &str) -> Result<bool, SecretError> {
-    let held = match store.held(server) {
-        // Nothing is kept under what is no name.
+/// Removes stored tokens whose server is unknown. Returns whether there were any.
+pub(crate) fn forget_orphaned(store: &SecretStore, server: &str) -> Result<bool, SecretError> {
+    let held = match store.load_login(server) {
+        // An invalid name has no tokens.
         Err(SecretError::Name(_)) => return Ok(false),
         held => held?,
     };
     if held.is_empty() {
         return Ok(false);
     }
-    // Whoever renews it at this moment would keep it again.
-    let _turn = store.turn(server)?;
-    store.let_go(server)
+    // Locked: a concurrent refresh would store it again.
+    let _turn = store.lock_login(server)?;
+    store.delete_login(server)
 }
 
-/// A client's secret goes to the host where tokens are, if it was granted for that.
+/// A client secret is sent to the token endpoint's host, if granted.
 fn client_secret(handle: SecretRef, store: Arc<SecretStore>) -> ClientSecret {
     ClientSecret(Arc::new(move |host: &str| {
         let value = store.resolve_for(handle.name(), host, CLIENT_SECRET_FIELD);
         value.map_err(|error| {
             format!(
-                "{error}; `portcullis secrets grant {} {host}:{CLIENT_SECRET_FIELD}` grants it",
+                "{error}; to grant it: portcullis secrets grant {} {host}:{CLIENT_SECRET_FIELD}",
                 handle.name()
             )
         })
     }))
 }
 
-/// Refuses a token that is ordinary text: whoever issues it would choose what is redacted.
+/// Refuses a token that is ordinary text: its issuer could choose what the hub redacts.
 fn check_issued(part: &str, value: &Secret<String>) -> Result<(), String> {
     let what = match part {
         ACCESS => "access token",
@@ -119,37 +133,37 @@ fn check_issued(part: &str, value: &Secret<String>) -> Result<(), String> {
         _ => "client secret",
     };
     match vocabulary::ordinary(value.expose()) {
-        // One in a hundred random tokens begins like a path.
+        // One in a hundred random tokens looks like the start of a path.
         None | Some(vocabulary::Ordinary::Path) => Ok(()),
         Some(ordinary) => Err(format!(
             "the {what} that was issued is {}, which would be redacted wherever it occurs, so the login is refused; \
-             ask whoever runs the server for one that issues random tokens",
+             ask the server's operator to issue random tokens",
             ordinary.as_str()
         )),
     }
 }
 
-/// Where a login is kept.
-struct Place {
+/// Token storage of a login.
+struct SecretLoginStore {
     store: Arc<SecretStore>,
     server: String,
     live: Option<Arc<LiveSecrets>>,
-    /// What was there when this process last looked.
+    /// Last state seen by this process.
     seen: Mutex<[u8; 32]>,
 }
 
-impl Place {
+impl SecretLoginStore {
     fn seen(&self) -> MutexGuard<'_, [u8; 32]> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is kept. Afterwards it is masked, too.
+    /// Updates the stored tokens and registers them with the redactor.
     fn change<T>(&self, change: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
         let mut seen = self.seen();
         let done = change()?;
         *seen = digest(&self.store, &self.server);
         drop(seen);
-        // Before anyone uses it: whoever gets a token may show it to us.
+        // Before first use: the receiver of a token may echo it.
         if let Some(live) = &self.live {
             live.apply();
         }
@@ -157,30 +171,30 @@ impl Place {
     }
 }
 
-/// Names a login, whichever tokens it has now.
+/// Identifies a login, independent of its current tokens.
 fn digest(store: &SecretStore, server: &str) -> [u8; 32] {
-    let held = store.held(server).unwrap_or_default();
+    let held = store.load_login(server).unwrap_or_default();
     let about = held.iter().find(|(part, _)| part == HELD_ABOUT);
-    let about: Option<About> = about.and_then(|(_, about)| serde_json::from_str(about.expose()).ok());
+    let about: Option<LoginMetadata> = about.and_then(|(_, about)| serde_json::from_str(about.expose()).ok());
     let (expires_at, renew_at, granted, wanted) = (None, None, None, Vec::new());
-    let about = about.map(|about| About { expires_at, renew_at, granted, wanted, ..about });
+    let about = about.map(|about| LoginMetadata { expires_at, renew_at, granted, wanted, ..about });
     let has_tokens = held.iter().any(|(part, _)| part == ACCESS);
-    // A text of its own for each; what cannot be written is as good as none.
+    // Unique per login; a serialization failure counts as none.
     let text = serde_json::to_string(&(about, has_tokens)).unwrap_or_default();
     Sha256::digest(text).into()
 }
 
-impl Keep for Place {
+impl LoginStore for SecretLoginStore {
     fn load(&self) -> Result<Option<Kept>, String> {
-        let held = self.store.held(&self.server).map_err(|error| error.to_string())?;
-        // What another process has just put there is not used before it is masked.
+        let held = self.store.load_login(&self.server).map_err(|error| error.to_string())?;
+        // A token just stored by another process is not used before it is redacted.
         if let Some(live) = &self.live {
             live.catch_up();
             live.health()?;
         }
         let part = |name: &str| held.iter().find(|(part, _)| part == name).map(|(_, value)| value.clone());
         let Some(about) = part(HELD_ABOUT) else { return Ok(None) };
-        // Kept by another version; what it was for is not known, so it is shown to nobody.
+        // Stored by another version; its audience is unknown, so it is not used.
         let Ok(about) = serde_json::from_str(about.expose()) else { return Ok(None) };
         let (access_token, refresh_token, client_secret) = (part(ACCESS), part(REFRESH), part(CLIENT));
         Ok(Some(Kept { about, access_token, refresh_token, client_secret }))
@@ -193,12 +207,12 @@ impl Keep for Place {
     fn save(&self, login: &Kept) -> Result<(), String> {
         let about = serde_json::to_string(&login.about).map_err(|error| error.to_string())?;
         let about = Secret::new(about);
-        let held = self.store.held(&self.server).map_err(|error| error.to_string())?;
+        let held = self.store.load_login(&self.server).map_err(|error| error.to_string())?;
         let mut parts = vec![(HELD_ABOUT, &about)];
         let now =
             [(ACCESS, &login.access_token), (REFRESH, &login.refresh_token), (CLIENT, &login.client_secret)];
         parts.extend(now.into_iter().filter_map(|(part, value)| Some((part, value.as_ref()?))));
-        // Every token is registered with the redactor, and a stranger chose it.
+        // Every token is registered with the redactor, and the remote server chose it.
         for (part, value) in &parts[1..] {
             check_issued(part, value)?;
         }
@@ -207,15 +221,15 @@ impl Keep for Place {
             let stays = value(part).filter(|old| !parts.iter().any(|(_, new)| new.expose() == old.expose()));
             parts.extend(stays.or_else(|| value(before)).map(|value| (before, value)));
         }
-        self.change(|| self.store.hold(&self.server, &parts).map_err(|error| error.to_string()))
+        self.change(|| self.store.save_login(&self.server, &parts).map_err(|error| error.to_string()))
     }
 
-    fn turn(&self) -> Result<Turn, String> {
-        let turn = self.store.turn(&self.server).map_err(|error| error.to_string())?;
+    fn lock(&self) -> Result<LoginLock, String> {
+        let turn = self.store.lock_login(&self.server).map_err(|error| error.to_string())?;
         Ok(Box::new(turn))
     }
 
     fn forget(&self) -> Result<bool, String> {
-        self.change(|| self.store.let_go(&self.server).map_err(|error| error.to_string()))
+        self.change(|| self.store.delete_login(&self.server).map_err(|error| error.to_string()))
     }
 }

@@ -1,4 +1,4 @@
-//! The binary. Everything it does is in the library, so that tests can do it too.
+//! The binary. Everything is in the library, for tests.
 
 use clap::Parser;
 use portcullis::cli::Cli;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // First of all: a worker has no use for anything that a hub makes.
+    // First: a sandbox worker needs nothing that the hub sets up.
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == portcullis_script::WORD) {
         return portcullis_worker::main(words);

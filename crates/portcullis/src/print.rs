@@ -1,59 +1,59 @@
-//! What goes to standard output. Logs and questions go to standard error. Nothing else writes to either, and all of it
-//! passes [`voice`], which leaves no secret in it; of what is configured, it masks nothing that `private` has not masked.
+//! Output to stdout; notes and prompts go to stderr. Nothing else writes to either. All output is redacted
+//! (`output_redaction`), except configured values, which `secret_detection` has masked already.
 
-use crate::commands::unless_told;
-use crate::voice;
+use crate::commands::unless_interrupted;
+use crate::output_redaction;
 use anyhow::Result;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
 
-/// Prints text. A reader that has gone away is no fault.
+/// Prints text. A closed pipe is no error.
 pub(crate) fn out(text: impl AsRef<str>) {
-    let _ = write(&voice::text(text.as_ref()));
+    let _ = write(&output_redaction::text(text.as_ref()));
 }
 
 pub(crate) fn line(text: impl AsRef<str>) {
-    let _ = write(&format!("{}\n", voice::text(text.as_ref())));
+    let _ = write(&format!("{}\n", output_redaction::text(text.as_ref())));
 }
 
 pub(crate) fn json(value: &Value) {
-    let _ = write(&format!("{}\n", voice::value(value)));
+    let _ = write(&format!("{}\n", output_redaction::value(value)));
 }
 
-/// Prints how servers are configured, as it is.
+/// Prints server configuration, without redaction.
 pub(crate) fn configured(text: impl AsRef<str>) {
-    let _ = write(&voice::configured_text(text.as_ref()));
+    let _ = write(&output_redaction::configured_text(text.as_ref()));
 }
 
-/// The same, for programs.
+/// The same, as JSON.
 pub(crate) fn configured_json(value: &Value) {
-    let _ = write(&format!("{}\n", voice::configured_value(value)));
+    let _ = write(&format!("{}\n", output_redaction::configured_value(value)));
 }
 
-/// Says to the person how a server is configured, as it is.
+/// Prints server configuration to stderr, without redaction.
 pub(crate) fn configured_note(text: impl AsRef<str>) {
-    say(&format!("{}\n", voice::configured_text(text.as_ref())));
+    say(&format!("{}\n", output_redaction::configured_text(text.as_ref())));
 }
 
-/// Prints text with the one thing in it that is shown now and never again.
+/// Prints text with a value that is shown once.
 pub(crate) fn out_showing(text: impl AsRef<str>, token: &str) {
-    let _ = write(&voice::text_showing(text.as_ref(), token));
+    let _ = write(&output_redaction::text_showing(text.as_ref(), token));
 }
 
-/// Prints an object with what someone just asked for, such as the token of a client, each by its key.
+/// Prints a JSON object with values that are shown once, such as a new token, by key.
 pub(crate) fn json_showing(value: &Value, shown: &[(&str, Option<&str>)]) {
-    let _ = write(&format!("{}\n", voice::value_showing(value, shown)));
+    let _ = write(&format!("{}\n", output_redaction::value_showing(value, shown)));
 }
 
-/// Prints one of many lines. Breaks when nobody reads any more.
+/// Prints one of many lines. Breaks when the output is closed.
 pub(crate) fn row(text: &str) -> ControlFlow<()> {
-    write(&format!("{}\n", voice::text(text)))
+    write(&format!("{}\n", output_redaction::text(text)))
 }
 
-/// Prints one of many lines of JSON, as it came from a file. Breaks when nobody reads any more.
+/// Prints one of many lines of JSON from a file. Breaks when the output is closed.
 pub(crate) fn json_row(line: &str) -> ControlFlow<()> {
-    write(&format!("{}\n", voice::json_line(line)))
+    write(&format!("{}\n", output_redaction::json_line(line)))
 }
 
 fn write(text: &str) -> ControlFlow<()> {
@@ -64,19 +64,19 @@ fn write(text: &str) -> ControlFlow<()> {
     }
 }
 
-/// Says something to the person, not to the program that reads the output.
+/// Prints a note to stderr.
 pub(crate) fn note(text: impl AsRef<str>) {
-    say(&format!("{}\n", voice::text(text.as_ref())));
+    say(&format!("{}\n", output_redaction::text(text.as_ref())));
 }
 
-/// Says something with a token in it that was just made.
+/// Prints a note with a new token.
 pub(crate) fn note_showing(text: impl AsRef<str>, token: &str) {
-    say(&format!("{}\n", voice::text_showing(text.as_ref(), token)));
+    say(&format!("{}\n", output_redaction::text_showing(text.as_ref(), token)));
 }
 
-/// Says on one line, for programs, what went wrong.
+/// Prints an error as one line of JSON.
 pub(crate) fn note_json(value: &Value) {
-    say(&format!("{}\n", voice::json_line(&value.to_string())));
+    say(&format!("{}\n", output_redaction::json_line(&value.to_string())));
 }
 
 fn say(text: &str) {
@@ -85,26 +85,26 @@ fn say(text: &str) {
     let _ = stderr.flush();
 }
 
-/// Returns whether there is no person at the other end.
+/// Returns whether there is no terminal for a prompt.
 pub(crate) fn nobody_to_ask() -> bool {
     !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal()
 }
 
-/// Asks a yes-or-no question, if there is someone to ask. Fails where the process is told to end instead.
+/// Asks for confirmation at the terminal, if there is one. Fails on a signal.
 pub(crate) fn confirm(question: &str) -> Result<Option<bool>> {
     if nobody_to_ask() {
         return Ok(None);
     }
-    say(&format!("{} [y/N] ", voice::text(question)));
+    say(&format!("{} [y/N] ", output_redaction::text(question)));
     let read = || {
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).map(|_| answer)
     };
-    let answer = unless_told(read)?;
+    let answer = unless_interrupted(read)?;
     Ok(answer.ok().map(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
-/// Sets rows in columns, the first row as the heading.
+/// Formats rows as a table, the first row as the heading.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

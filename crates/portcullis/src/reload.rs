@@ -1,9 +1,9 @@
-//! A changed configuration file takes effect; a bad one does not.
+//! Hot reload of the configuration; an invalid file keeps the previous one in force.
 
-use crate::compose::{Bound, Composed};
+use crate::compose::{BoundAddress, ComposedHub};
 use crate::config::Config;
 use crate::home::Home;
-use crate::logging::LogLevel;
+use crate::logging::LogLevelHandle;
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit::SpoolReader;
 use std::os::unix::fs::MetadataExt;
@@ -11,15 +11,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often the file is looked at. A look costs five system calls, and works on every file system and with every
-/// editor, which watches do not.
+/// Poll interval. A poll costs five system calls and works with every file system and editor, unlike file events.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What tells one version of a file from another.
-pub(crate) type Version = Vec<Option<(u64, i64, i64, u64)>>;
+/// Fingerprint of a file version.
+pub(crate) type ConfigFileVersion = Vec<Option<(u64, i64, i64, u64)>>;
 
-/// Looks at the file. Before it is read, so that a change in between is noticed.
-pub(crate) fn version(home: &Path) -> Version {
+/// Fingerprints the file. Called before reading it, so that a change in between is noticed.
+pub(crate) fn version(home: &Path) -> ConfigFileVersion {
     let names = ["portcullis.toml", "portcullis.yaml", "portcullis.yml", "portcullis.json"];
     let look = |name| {
         let metadata = std::fs::metadata(home.join(name)).ok()?;
@@ -28,10 +27,10 @@ pub(crate) fn version(home: &Path) -> Version {
     names.into_iter().map(look).collect()
 }
 
-/// What commands changed and the hub puts on the record.
+/// Transfers records of commands to the audit log.
 struct Spool {
     reader: SpoolReader,
-    /// Why that did not work the last time.
+    /// The last error.
     trouble: Option<String>,
 }
 
@@ -39,20 +38,20 @@ impl Spool {
     async fn take_over(&mut self) {
         let trouble = self.reader.take_over().await.err();
         if let Some(reason) = trouble.as_ref().filter(|_| trouble != self.trouble) {
-            tracing::error!(target: "audit", %reason, "What commands changed cannot be put on the record.");
+            tracing::error!(target: "audit", %reason, "failed to record changes made by commands");
         }
         self.trouble = trouble;
     }
 }
 
-/// Looks at the file until the hub closes.
+/// Polls the file until shutdown.
 pub(crate) async fn watch(
     home: Home,
-    mut seen: Version,
-    composed: Arc<Composed>,
+    mut seen: ConfigFileVersion,
+    composed: Arc<ComposedHub>,
     start: Config,
-    bound: Option<Bound>,
-    log_level: LogLevel,
+    bound: Option<BoundAddress>,
+    log_level: LogLevelHandle,
 ) {
     let mut in_force = true;
     let audit = AuditSettings::in_folder(&start.workspace.secure_dir());
@@ -64,7 +63,7 @@ pub(crate) async fn watch(
         }
         spool.take_over().await;
         let makers = &composed.servers.makers;
-        // Before the file is looked at: these were taken out of it, so what it has of their names is new.
+        // Read before the file: these servers were removed from it, so an entry of the same name is new.
         let removed = makers.toggles.removed();
         let now = version(home.path());
         if now == seen {
@@ -85,10 +84,10 @@ pub(crate) async fn watch(
                 log_level.set(loaded.config.logging.level);
                 let waiting = start.diff_needs_restart(&loaded.config);
                 if waiting.is_empty() {
-                    tracing::info!(target: "config", "The changed configuration is in force.");
+                    tracing::info!(target: "config", "configuration reloaded");
                 } else {
                     let keys = waiting.join(", ");
-                    tracing::warn!(target: "config", %keys, "The changed configuration is in force, but for these keys, which need a restart.");
+                    tracing::warn!(target: "config", %keys, "configuration reloaded; some keys need a restart");
                 }
             }
             Err(errors) => {
@@ -96,10 +95,10 @@ pub(crate) async fn watch(
                 for problem in &errors.problems {
                     tracing::error!(target: "config", "{problem}");
                 }
-                tracing::error!(target: "config", "The changed configuration has errors; the last good one stays in force.");
+                tracing::error!(target: "config", "configuration invalid; keeping the previous one");
                 let count = errors.problems.len();
                 composed.health.set(Some(format!(
-                    "the changed file has {count} errors, so the last good one is in force; `portcullis doctor` names them"
+                    "the changed file has {count} errors, so the previous configuration is in force; `portcullis doctor` lists them"
                 )));
             }
         }

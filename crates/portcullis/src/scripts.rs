@@ -1,38 +1,39 @@
-//! Scripts in a hub and on the command line: the same store, the same sandbox.
+//! Script store and sandbox, for the hub and the command line.
 
 use crate::compose;
 use crate::config::Config;
 use portcullis_core::{Clock, SystemClock, ToolError};
-use portcullis_egress::Egress;
-use portcullis_script::{Pool, PoolSettings, WORD};
-use portcullis_store::scripts::Scripts;
+use portcullis_egress::EgressClient;
+use portcullis_script::{PoolSettings, WORD, WorkerPool};
+use portcullis_store::database::Database;
+use portcullis_store::scripts::ScriptStore;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::{ScriptDesk, ScriptsConfig};
+use portcullis_tools::{ScriptChecker, ScriptsConfig};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How many scripts run at the same time; others wait for their turn.
+/// Concurrent scripts; others queue.
 const RUNNING_MAX: usize = 4;
-/// After how long without a script the processes that stand ready end.
+/// Idle timeout of pre-started workers.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Opens what was decided about scripts.
-pub(crate) fn open(config: &Config) -> Scripts {
-    open_in(config, &config.workspace.secure_dir(), &config.scripts.folder)
+/// Opens the store of script decisions.
+pub(crate) fn open(config: &Config, database: &Database) -> ScriptStore {
+    open_in(config, database, &config.workspace.secure_dir(), &config.scripts.folder)
 }
 
-fn open_in(config: &Config, secure: &Path, folder: &Path) -> Scripts {
-    Scripts::open(folder, secure, config.scripts.allow.clone(), Arc::new(SystemClock))
+fn open_in(config: &Config, database: &Database, secure: &Path, folder: &Path) -> ScriptStore {
+    ScriptStore::open(folder, secure, database, config.scripts.allow.clone(), Arc::new(SystemClock))
 }
 
-/// The desk of a process that is no hub.
-pub(crate) fn desk(config: &Config) -> ScriptDesk {
-    ScriptDesk::new(Arc::new(open(config)), pool(config, 0), config.scripts.timeout)
+/// The script desk of a command.
+pub(crate) fn desk(config: &Config, database: &Database) -> ScriptChecker {
+    ScriptChecker::new(Arc::new(open(config, database)), pool(config, 0), config.scripts.timeout)
 }
 
-fn pool(config: &Config, warm: usize) -> Pool {
-    Pool::new(PoolSettings {
+fn pool(config: &Config, warm: usize) -> WorkerPool {
+    WorkerPool::new(PoolSettings {
         program: own_program(),
         arguments: vec![WORD.to_owned()],
         memory_bytes_max: config.scripts.memory_bytes_max,
@@ -43,17 +44,17 @@ fn pool(config: &Config, warm: usize) -> Pool {
     })
 }
 
-/// The binary as it was when this process started, also if it was replaced meanwhile.
+/// The running binary, even if it was replaced on disk.
 fn own_program() -> PathBuf {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { own } else { std::env::current_exe().unwrap_or(own) }
 }
 
-/// What the family of a hub needs.
-pub(crate) fn family(config: &Config, store: &Arc<SecretStore>) -> ScriptsConfig {
+/// Dependencies of the script tools in a hub.
+pub(crate) fn family(config: &Config, database: &Database, store: &Arc<SecretStore>) -> ScriptsConfig {
     let names = store.clone();
     let egress = {
-        let (config, store, made) = (config.clone(), store.clone(), OnceLock::<Arc<Egress>>::new());
+        let (config, store, made) = (config.clone(), store.clone(), OnceLock::<Arc<EgressClient>>::new());
         move || {
             if let Some(made) = made.get() {
                 return Ok(made.clone());
@@ -68,7 +69,7 @@ pub(crate) fn family(config: &Config, store: &Arc<SecretStore>) -> ScriptsConfig
         }
     };
     ScriptsConfig {
-        scripts: Arc::new(open(config)),
+        scripts: Arc::new(open(config, database)),
         pool: pool(config, config.scripts.warm),
         egress: Arc::new(egress),
         has_secret: Arc::new(move |name| {
@@ -80,11 +81,11 @@ pub(crate) fn family(config: &Config, store: &Arc<SecretStore>) -> ScriptsConfig
     }
 }
 
-/// A family that is only looked at: it reads nothing and runs nothing.
-pub(crate) fn nowhere(config: &Config) -> ScriptsConfig {
+/// The script tools for listing only: they read and run nothing.
+pub(crate) fn nowhere(config: &Config, database: &Database) -> ScriptsConfig {
     let nothing = Path::new("/nonexistent");
     ScriptsConfig {
-        scripts: Arc::new(open_in(config, nothing, nothing)),
+        scripts: Arc::new(open_in(config, database, nothing, nothing)),
         pool: pool(config, 0),
         egress: Arc::new(|| Err(ToolError::unavailable("there is no network here"))),
         has_secret: Arc::new(|_| false),

@@ -1,85 +1,90 @@
-//! The secret store in a running hub: where its key is, and how the redactor hears of every change.
+//! The secret store of a running hub: key source, and propagation of changes to the redactor.
 
 use crate::config::Config;
-use crate::folder_changes::FolderChanges;
-use crate::hidden;
+use crate::database;
 use crate::home::Home;
-use crate::mcp::Servers;
+use crate::mcp::ServerManager;
+use crate::password_prompt;
 use anyhow::{Result, bail};
 use portcullis_core::{Clock, Scrub, Secret};
 use portcullis_guard::Redactor;
 use portcullis_server::Hub;
-use portcullis_store::secrets::{self, KeySource, Lock, SecretError, SecretStore, WantedKey};
+use portcullis_store::database::Database;
+use portcullis_store::secrets::{self, KeyPreference, KeyRequirement, KeySource, SecretError, SecretStore};
 use serde_json::Value;
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often the store is looked at where the kernel does not tell of changes, as on network file systems.
+/// Poll interval where file events are unavailable, as on network file systems.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PASSPHRASE_BYTES_MAX: usize = 1024;
 
-/// Whether a person is asked for a passphrase.
+/// Whether to prompt for a passphrase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Asking {
+pub(crate) enum PassphrasePrompt {
     Never,
-    /// By a hub, only where someone started it by hand: elsewhere nobody would see the question.
+    /// By a hub, only if started from a terminal.
     AtStandardInput,
     /// To open a store.
     ToOpen,
-    /// And to make one.
+    /// To open or create a store.
     ToMake,
 }
 
-/// Opens the store of a hub. One that cannot be unlocked is no error here; its health says why.
+/// Opens the store of a hub. A locked store is no error here; its health check reports why.
 pub(crate) fn open(
     home: &Home,
     config: &Config,
+    database: &Database,
     clock: Arc<dyn Clock>,
-    asking: Asking,
+    asking: PassphrasePrompt,
 ) -> Result<SecretStore> {
-    let secure = config.workspace.secure_dir();
-    let lock = secrets::lock_of(&secure);
+    let lock = secrets::key_requirement(database);
     let data = vec![home.path().to_owned(), config.workspace.path.clone()];
     let mut source = KeySource::detect(super::commands::environment, &wanted(config), data, lock);
     if matches!(source, KeySource::Unasked) {
         let ask = match (asking, lock) {
-            (Asking::Never, _) => false,
-            (Asking::AtStandardInput, Lock::Passphrase) => std::io::stdin().is_terminal(),
-            (Asking::ToOpen | Asking::ToMake, Lock::Passphrase) | (Asking::ToMake, Lock::None) => true,
-            (Asking::AtStandardInput | Asking::ToOpen, Lock::None) | (_, Lock::Key) => false,
+            (PassphrasePrompt::Never, _) => false,
+            (PassphrasePrompt::AtStandardInput, KeyRequirement::Passphrase) => std::io::stdin().is_terminal(),
+            (PassphrasePrompt::ToOpen | PassphrasePrompt::ToMake, KeyRequirement::Passphrase)
+            | (PassphrasePrompt::ToMake, KeyRequirement::None) => true,
+            (PassphrasePrompt::AtStandardInput | PassphrasePrompt::ToOpen, KeyRequirement::None)
+            | (_, KeyRequirement::Key) => false,
         };
         if ask {
             source = KeySource::Passphrase(passphrase(lock)?);
         }
     }
-    Ok(SecretStore::open(&secure, source, clock))
+    Ok(SecretStore::open(database, source, clock))
 }
 
-fn wanted(config: &Config) -> WantedKey {
-    WantedKey { kind: config.secrets.key, file: config.secrets.key_file.clone() }
+fn wanted(config: &Config) -> KeyPreference {
+    KeyPreference { kind: config.secrets.key, file: config.secrets.key_file.clone() }
 }
 
-/// Opens the store if that disturbs nobody: no passphrase is asked for, and no keyring, which might ask to be unlocked.
+/// Opens the store without interaction: no passphrase prompt, and no keyring, which might prompt to unlock.
 pub(crate) fn open_quietly(home: &Home, config: &Config, clock: Arc<dyn Clock>) -> Option<SecretStore> {
-    let secure = config.workspace.secure_dir();
+    let database = database::open_to_look(config).ok()?;
     let (lock, data) =
-        (secrets::lock_of(&secure), vec![home.path().to_owned(), config.workspace.path.clone()]);
+        (secrets::key_requirement(&database), vec![home.path().to_owned(), config.workspace.path.clone()]);
     match KeySource::detect(super::commands::environment, &wanted(config), data, lock) {
         KeySource::Keyring { .. } | KeySource::Unasked | KeySource::Missing(_) => None,
-        _ if lock == Lock::None => None,
-        source => Some(SecretStore::open(&secure, source, clock)),
+        _ if lock == KeyRequirement::None => None,
+        source => Some(SecretStore::open(&database, source, clock)),
     }
 }
 
-fn passphrase(lock: Lock) -> Result<Secret<zeroize::Zeroizing<String>>> {
-    if lock == Lock::Passphrase {
-        return Ok(Secret::new(hidden::ask("Passphrase of the secret store", PASSPHRASE_BYTES_MAX)?));
+fn passphrase(lock: KeyRequirement) -> Result<Secret<zeroize::Zeroizing<String>>> {
+    if lock == KeyRequirement::Passphrase {
+        return Ok(Secret::new(password_prompt::ask(
+            "Passphrase of the secret store",
+            PASSPHRASE_BYTES_MAX,
+        )?));
     }
-    let new = hidden::ask("New passphrase for the secret store", PASSPHRASE_BYTES_MAX)?;
-    if *new != *hidden::ask("Once more", PASSPHRASE_BYTES_MAX)? {
-        bail!("the two are not the same");
+    let new = password_prompt::ask("New passphrase for the secret store", PASSPHRASE_BYTES_MAX)?;
+    if *new != *password_prompt::ask("Repeat passphrase", PASSPHRASE_BYTES_MAX)? {
+        bail!("the passphrases do not match");
     }
     Ok(Secret::new(new))
 }
@@ -92,22 +97,22 @@ pub(crate) struct LiveSecrets {
 }
 
 struct State {
-    /// The reading of the store that the redactor knows.
+    /// The store generation that the redactor knows.
     generation: u64,
     problem: Option<String>,
 }
 
 impl LiveSecrets {
-    /// `generation` is the reading that the redactor was made with.
+    /// `generation` is the one that the redactor was built with.
     pub(crate) fn new(store: Arc<SecretStore>, redactor: Redactor, generation: u64) -> LiveSecrets {
         LiveSecrets { store, redactor, state: Mutex::new(State { generation, problem: None }) }
     }
 
-    /// Says whether secrets can be used, in words for whoever may ask: without paths.
+    /// Health check of the store, without paths, because `/readyz` is public.
     pub(crate) fn health(&self) -> Result<(), String> {
         match self.store.health() {
             Err(SecretError::Locked(_)) => {
-                return Err("the secret store is locked; `portcullis doctor` says why".to_owned());
+                return Err("the secret store is locked; see `portcullis doctor`".to_owned());
             }
             Err(other) => return Err(other.to_string()),
             Ok(()) => {}
@@ -120,47 +125,46 @@ impl LiveSecrets {
         self.store.is_stale() || self.store.generation() != state.generation
     }
 
-    /// Returns the reading of the store that the redactor knows.
+    /// Returns the store generation that the redactor knows.
     fn known(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).generation
     }
 
-    /// Returns whether there is something to hear for those who were told of the reading `told`, if of any. Whoever told the
-    /// redactor of it has not told them.
-    fn is_news(&self, told: Option<u64>) -> bool {
-        self.is_behind() || told != Some(self.known())
+    /// Returns whether there is news for subscribers that know the generation `notified`. Updating the redactor does not
+    /// notify them.
+    fn is_news(&self, notified: Option<u64>) -> bool {
+        self.is_behind() || notified != Some(self.known())
     }
 
-    /// Takes secrets out of what is written to a file.
+    /// Redacts text for a file.
     pub(crate) fn scrub(&self, value: &mut Value) {
         self.redactor.scrub_value(value);
     }
 
-    /// Tells the redactor of a change that it has not heard of yet.
+    /// Updates the redactor if it is behind.
     pub(crate) fn catch_up(&self) {
         if self.is_behind() {
             self.apply();
         }
     }
 
-    /// Tells the redactor what the store holds now. What it cannot be told leaves it as it is: it goes on masking what
-    /// it knows.
+    /// Updates the redactor with the current store. On failure it keeps redacting the known values.
     pub(crate) fn apply(&self) {
-        // Held to the end: of two that apply at once, the one who read earlier must not have the last word.
+        // Locked to the end: of two concurrent updates, the older reading must not win.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.store.refresh();
         let mut problem = None;
         match self.store.all() {
             Err(error) => {
-                tracing::error!(target: "secrets", %error, "The secret store cannot be used; what was known goes on being masked.");
+                tracing::error!(target: "secrets", %error, "secret store unusable; known values stay redacted");
             }
             Ok(all) => match self.redactor.replace(&all) {
                 Ok(()) => {
-                    tracing::info!(target: "secrets", count = all.len(), "The changed secrets are in force.");
+                    tracing::info!(target: "secrets", count = all.len(), "secrets reloaded");
                 }
                 Err(error) => {
-                    tracing::error!(target: "secrets", %error, "The changed secrets cannot be masked.");
-                    problem = Some("changed secrets cannot be masked; see the log".to_owned());
+                    tracing::error!(target: "secrets", %error, "failed to redact changed secrets");
+                    problem = Some("changed secrets cannot be redacted; see the hub's log".to_owned());
                 }
             },
         }
@@ -168,28 +172,28 @@ impl LiveSecrets {
     }
 }
 
-/// Looks at the store in the folder `secure` until the hub closes.
-pub(crate) async fn watch(live: Arc<LiveSecrets>, servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>) {
-    let changes = FolderChanges::of(&secure);
+/// Watches the store until shutdown.
+pub(crate) async fn watch(live: Arc<LiveSecrets>, servers: Arc<ServerManager>, hub: Arc<Hub>) {
+    let mut changes = live.store.subscribe();
     let mut told = None;
     loop {
-        // Before the first wait, too: something may have changed since the redactor and the servers were made.
+        // Also before the first wait: the store may have changed since startup.
         if live.is_news(told) {
             let (live, servers) = (live.clone(), servers.clone());
             let apply = move || {
                 live.catch_up();
-                // Taken before they are told: what comes meanwhile is news again.
+                // Read before notifying: a change meanwhile is news again.
                 let known = live.known();
-                // Masked first, used afterwards.
+                // Redacted before use.
                 servers.secrets_changed();
                 known
             };
-            // A panic in there was told by the hook; the next look tries again.
+            // The hook has logged a panic; the next poll retries.
             told = tokio::task::spawn_blocking(apply).await.ok().or(told);
         }
         tokio::select! {
             () = hub.closed() => return,
-            () = changes.next() => {}
+            Ok(()) = changes.changed() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
     }
@@ -206,7 +210,8 @@ mod tests {
         let open = || {
             let source =
                 KeySource::File { path: keys.path().join("key"), data: vec![folder.path().to_owned()] };
-            Arc::new(SecretStore::open(folder.path(), source, Arc::new(SystemClock)))
+            let database = portcullis_store::open(folder.path(), &[]).unwrap();
+            Arc::new(SecretStore::open(&database, source, Arc::new(SystemClock)))
         };
         let (store, other_process) = (open(), open());
         let generation = store.refresh();
@@ -215,7 +220,7 @@ mod tests {
         let told = Some(live.known());
         assert!(!live.is_news(told));
         let token = Secret::new("a token of another process".to_owned());
-        other_process.hold("notes", &[("access", &token)]).unwrap();
+        other_process.save_login("notes", &[("access", &token)]).unwrap();
         assert!(live.is_news(told));
         // As every request of a server with a login does.
         live.catch_up();

@@ -1,6 +1,6 @@
-//! What each tool looks like from outside, as it was last looked at by a person.
+//! Snapshots of the tool surface, as last reviewed.
 //!
-//! `cargo xtask gen` writes one file per tool into `surface/`; a change shows up in review as a difference.
+//! `cargo xtask gen` writes one file per tool to `surface/`, so that a change shows up as a diff in review.
 
 use crate::compose::guarded_tools;
 use anyhow::{Context, Result};
@@ -19,7 +19,7 @@ pub fn snapshots() -> Result<BTreeMap<&'static str, Value>> {
     SNAPSHOTS.iter().map(parse).collect()
 }
 
-/// Returns what every tool looks like now, in the order of listing.
+/// Returns the current surface of every tool, in list order.
 pub fn current() -> Result<Vec<(String, Value)>> {
     guarded_tools()?.iter().map(|tool| Ok((tool.name.clone(), snapshot(tool)?))).collect()
 }
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(current, committed, "run `cargo xtask gen` and read the difference");
     }
 
-    /// What holds for every tool, whoever adds it.
+    /// Invariants of every tool.
     #[test]
     fn every_tool_keeps_the_rules() {
         let tools = guarded_tools().unwrap();

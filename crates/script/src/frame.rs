@@ -1,23 +1,23 @@
-//! Messages between hub and worker: their length in four bytes, then JSON.
+//! Framing of messages between hub and worker: a length of four bytes, then JSON.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// What the hub takes from a worker. A result, an argument of a tool or the body of a request has to fit.
+/// A frame from a worker. Large enough for a result, the arguments of a tool call or a request body.
 pub const FROM_WORKER_MAX: usize = 2 * 1024 * 1024;
-/// What a worker takes from the hub. A source, or the answer to a request with all its escapes.
+/// A frame to a worker. Large enough for a source, or for a response with all its JSON escapes.
 pub const TO_WORKER_MAX: usize = 16 * 1024 * 1024;
 
 fn too_large(bytes: usize, bytes_max: usize) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a message of {bytes} bytes, at most {bytes_max}"))
 }
 
-/// Counts what is written, and keeps nothing.
-struct Count(usize);
+/// Counts the bytes of a message without storing them.
+struct ByteCounter(usize);
 
-impl Write for Count {
+impl Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len();
         Ok(bytes.len())
@@ -29,8 +29,9 @@ impl Write for Count {
 }
 
 fn encode<T: Serialize>(message: &T, bytes_max: usize) -> io::Result<Vec<u8>> {
-    // Twice, so that a long one is written once into as much as it needs, and one that is too long is not at all.
-    let mut count = Count(0);
+    // Serialized twice: the first pass only counts, so the buffer is allocated once and a message over the limit
+    // never.
+    let mut count = ByteCounter(0);
     serde_json::to_writer(&mut count, message)?;
     let bytes = count.0;
     let length = u32::try_from(bytes).ok().filter(|_| bytes <= bytes_max);
@@ -83,9 +84,9 @@ mod tests {
         assert_eq!(receive::<String>(&mut pipe.as_slice()).await.unwrap(), "a message");
         let long = "x".repeat(FROM_WORKER_MAX);
         assert!(write(&mut Vec::new(), &long).is_err());
-        // A worker that says so all the same makes the hub take nothing.
-        let told = u32::MAX.to_le_bytes();
-        let error = receive::<String>(&mut told.as_slice()).await.unwrap_err();
+        // A length over the limit makes the hub allocate nothing.
+        let length = u32::MAX.to_le_bytes();
+        let error = receive::<String>(&mut length.as_slice()).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
     }
 }

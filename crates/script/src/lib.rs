@@ -1,24 +1,28 @@
-//! Scripts, seen from the hub: the processes that run them, and what is said to those.
+//! Script execution, the hub's side: the pool of worker processes and the protocol with them.
 //!
-//! The language's own limits do not hold against a hostile script: one call of a builtin takes all memory, and parsing alone
-//! can bring a process down. So the hub never parses one. It starts its own binary again as a worker (`portcullis-worker`),
-//! which gives up every right that it does not need and then reads one job. Whatever a script wants from the world it asks
-//! the hub for, over a pipe; the hub's side of that is a [`Host`]. A worker runs one job and ends.
+//! The limits of the Starlark interpreter do not hold against a hostile script: one builtin call can take all
+//! memory, and parsing alone can crash a process. So the hub never parses a script. It starts its own binary again
+//! as a worker (`portcullis-worker`), which enters a sandbox and then reads one job. A script reaches the network,
+//! tools and secrets only through requests to the hub over a pipe; [`HostFunctions`] serves them. A worker runs one
+//! job and exits.
 //!
-//! The worker is a crate of its own, so that only the binary waits for the language to be built. This one has no policy:
-//! which script may run and what it may use is decided by whoever makes the [`Job`].
+//! The worker is a separate crate, so that only the binary waits for the interpreter to build. This crate has no
+//! policy: the caller that makes the [`ScriptJob`] decides which script may run and what it may use.
 
 pub mod frame;
 pub mod message;
 mod pool;
 
-pub use message::{Fault, HttpAnswer, HttpAsk, Piece, Refusal};
-pub use pool::{Done, Failure, Host, Job, NoHost, Pool, PoolSettings, Strictness};
+pub use message::{HostRefusal, ScriptDiagnostic, ScriptHttpRequest, ScriptHttpResponse, TextPiece};
+pub use pool::{
+    HostFunctions, NoHostFunctions, PoolSettings, SandboxStrictness, ScriptFailure, ScriptJob, ScriptOutput,
+    WorkerPool,
+};
 
 /// The first argument that makes the binary a worker.
 pub const WORD: &str = "__script-worker";
 
-/// All that is in the environment of a worker. The allocator takes what it needs and reserves nothing, because what is
-/// reserved counts as taken.
+/// The whole environment of a worker. The allocator must not reserve address space ahead, because reserved space
+/// counts towards the memory limit.
 pub const ENVIRONMENT: [(&str, &str); 2] =
     [("MIMALLOC_ARENA_RESERVE", "0"), ("MIMALLOC_USE_NUMA_NODES", "1")];

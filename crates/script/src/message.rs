@@ -1,22 +1,22 @@
-//! What hub and worker say to each other.
+//! The messages between hub and worker.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
-/// What the hub says.
+/// A message from the hub.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum ToWorker {
-    Job(Work),
+pub enum HubMessage {
+    Job(JobSpec),
     Answer {
-        answer: Result<Box<RawValue>, Refusal>,
-        /// How long people have been waited for so far. That time is not the script's.
+        answer: Result<Box<RawValue>, HostRefusal>,
+        /// Total time spent waiting for people so far. It does not count towards the script's timeout.
         waited_ms: u64,
     },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Work {
+pub struct JobSpec {
     pub name: String,
     pub source: String,
     pub function: Option<String>,
@@ -24,91 +24,91 @@ pub struct Work {
     pub args: Box<RawValue>,
     pub timeout_ms: u64,
     pub heap_bytes_max: usize,
-    /// Only parse it.
+    /// Parse only, do not run.
     pub check_only: bool,
 }
 
-/// What a worker says.
+/// A message from a worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum FromWorker {
+pub enum WorkerMessage {
     Ready {
         missing: Vec<String>,
     },
-    /// The source was parsed; what comes now is its own doing.
+    /// The source was parsed. A crash after this message is not a parser crash.
     Parsed,
-    Ask(Ask),
-    Done(Ended),
+    Ask(HostRequest),
+    Done(JobResult),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Ask {
-    Http(HttpAsk),
+pub enum HostRequest {
+    Http(ScriptHttpRequest),
     Tool { name: String, arguments: Box<RawValue> },
     HasSecret(String),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Ended {
-    pub outcome: Result<Box<RawValue>, Fault>,
+pub struct JobResult {
+    pub outcome: Result<Box<RawValue>, ScriptDiagnostic>,
     pub printed: String,
 }
 
-/// A piece of a text that may hold secrets. The worker knows their names only.
+/// A piece of a text that may contain secrets. The worker knows only their names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Piece {
+pub enum TextPiece {
     Text(String),
     Secret(String),
 }
 
-/// A request that a script wants to be made.
+/// An HTTP request by a script.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HttpAsk {
+pub struct ScriptHttpRequest {
     pub method: String,
-    pub url: Vec<Piece>,
-    pub headers: Vec<(String, Vec<Piece>)>,
-    pub body: Option<Vec<Piece>>,
+    pub url: Vec<TextPiece>,
+    pub headers: Vec<(String, Vec<TextPiece>)>,
+    pub body: Option<Vec<TextPiece>>,
     pub content_type: Option<String>,
-    /// Whether secrets in the body stand within JSON strings.
+    /// Whether secrets in the body are inside JSON strings, and escaped as such.
     pub json: bool,
 }
 
-impl HttpAsk {
-    /// Returns the names of the secrets that it wants to be put in.
+impl ScriptHttpRequest {
+    /// Returns the names of the secrets that the request refers to.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let texts = [Some(&self.url), self.body.as_ref()].into_iter().flatten();
         let pieces = texts.chain(self.headers.iter().map(|(_, value)| value)).flatten();
         pieces.filter_map(|piece| match piece {
-            Piece::Secret(name) => Some(name.as_str()),
-            Piece::Text(_) => None,
+            TextPiece::Secret(name) => Some(name.as_str()),
+            TextPiece::Text(_) => None,
         })
     }
 }
 
-/// What came of a request.
+/// The response to a script's HTTP request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HttpAnswer {
+pub struct ScriptHttpResponse {
     pub status: u16,
     pub url: String,
     pub headers: BTreeMap<String, String>,
     pub body: String,
 }
 
-/// Why the hub does not do what a script asks for.
+/// Why the hub refused a request of a script.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refusal {
+pub struct HostRefusal {
     pub code: String,
     pub message: String,
 }
 
-/// What is wrong in a script, and where.
+/// An error in a script, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct ScriptDiagnostic {
     pub message: String,
-    /// From 1.
+    /// 1-based.
     pub line: Option<usize>,
     pub column: Option<usize>,
-    /// The lines around the place, with a mark.
+    /// The surrounding lines, with a marker.
     pub excerpt: Option<String>,
-    /// The code of the refusal, where the hub refused something.
+    /// The error code, if the hub refused a request.
     pub code: Option<String>,
 }

@@ -1,11 +1,11 @@
-//! Telling clients what changed.
+//! Change notifications to clients: `list_changed`, `resources/updated` and `subscriptions/listen`.
 
 use crate::dispatch::{bounded, caller};
-use crate::hub::{Hub, Known};
-use crate::stream::{Outlet, Stream};
-use portcullis_core::{Caller, Change, Limit, List, Watch};
-use portcullis_wire::params::{Key, Params};
-use portcullis_wire::{Id, RpcError, rpc};
+use crate::hub::{AdmittedClients, Hub};
+use crate::stream::{ClientStream, Outlet};
+use portcullis_core::{Caller, CatalogChange, Limit, List, ResourceSubscription};
+use portcullis_wire::params::{ParamKey, Params};
+use portcullis_wire::{RequestId, RpcError, rpc};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,26 +13,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-/// How many listeners a hub serves at once.
+/// Listeners of a hub.
 const LISTENERS_MAX: usize = 10_000;
-/// How many of them may be one client's.
+/// Listeners of one client.
 const LISTENERS_PER_CLIENT_MAX: usize = 1_000;
-/// How many resources one listener may watch.
+/// Resources that one listener may subscribe to.
 const WATCHED_MAX: usize = 1_000;
 
-/// What a listener wants to hear of.
+/// The changes that a listener subscribed to.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Interest {
+pub(crate) struct ChangeFilter {
     tools: bool,
     prompts: bool,
     resources: bool,
     watched: BTreeSet<String>,
 }
 
-impl Interest {
-    /// Reads what was asked for.
-    pub(crate) fn of(params: &Params<'_>) -> Result<Interest, RpcError> {
-        let Some(wanted) = params.optional_object(Key::Notifications)? else {
+impl ChangeFilter {
+    /// Parses the filter of a `subscriptions/listen` request.
+    pub(crate) fn of(params: &Params<'_>) -> Result<ChangeFilter, RpcError> {
+        let Some(wanted) = params.optional_object(ParamKey::Notifications)? else {
             return Err(RpcError::invalid_params("`notifications` is missing"));
         };
         let flag = |key: &str| wanted.get(key).and_then(Value::as_bool).unwrap_or(false);
@@ -42,11 +42,11 @@ impl Interest {
         if watched.len() > WATCHED_MAX {
             Limit::Subscriptions.hit();
             return Err(RpcError::invalid_params(format_args!(
-                "at most {WATCHED_MAX} resources can be watched"
+                "at most {WATCHED_MAX} resource subscriptions are allowed"
             )));
         }
         watched.iter().try_for_each(|uri| bounded(uri))?;
-        Ok(Interest {
+        Ok(ChangeFilter {
             tools: flag("toolsListChanged"),
             prompts: flag("promptsListChanged"),
             resources: flag("resourcesListChanged"),
@@ -54,7 +54,7 @@ impl Interest {
         })
     }
 
-    /// What the listener will hear of.
+    /// Returns the accepted filter, for the acknowledgement.
     pub(crate) fn granted(&self) -> Value {
         let mut granted = Map::new();
         for (key, wanted) in [
@@ -72,65 +72,69 @@ impl Interest {
         granted.into()
     }
 
-    fn covers(&self, change: &Change) -> bool {
+    fn covers(&self, change: &CatalogChange) -> bool {
         match change {
-            Change::Tools | Change::ListOf(List::Tools, _) | Change::Within(List::Tools, _) => self.tools,
-            Change::Prompts | Change::ListOf(List::Prompts, _) | Change::Within(List::Prompts, _) => {
-                self.prompts
+            CatalogChange::Tools
+            | CatalogChange::ListOf(List::Tools, _)
+            | CatalogChange::Within(List::Tools, _) => self.tools,
+            CatalogChange::Prompts
+            | CatalogChange::ListOf(List::Prompts, _)
+            | CatalogChange::Within(List::Prompts, _) => self.prompts,
+            CatalogChange::Resources
+            | CatalogChange::ListOf(List::Resources, _)
+            | CatalogChange::Within(List::Resources, _) => self.resources,
+            CatalogChange::ResourceUpdated(uri) => self.watched.contains(uri),
+            CatalogChange::ResourcesOf(_) => self.resources,
+            CatalogChange::ResourceUpdatedOf { watched, .. } => {
+                watched.iter().any(|uri| self.watched.contains(uri))
             }
-            Change::Resources | Change::ListOf(List::Resources, _) | Change::Within(List::Resources, _) => {
-                self.resources
-            }
-            Change::ResourceUpdated(uri) => self.watched.contains(uri),
-            Change::ResourcesOf(_) => self.resources,
-            Change::ResourceUpdatedOf { watched, .. } => watched.iter().any(|uri| self.watched.contains(uri)),
         }
     }
 }
 
-struct Listener {
-    interest: Interest,
+struct ChangeListener {
+    interest: ChangeFilter,
     caller: Caller,
     outlet: Arc<dyn Outlet>,
-    /// The id of the request that listens; every message carries it.
+    /// The id of the listening request; every notification carries it.
     tag: Value,
-    /// Its own, over HTTP. A line has none, and ends with its client.
-    stream: Option<Arc<Stream>>,
-    /// Ends the request that listens.
+    /// The SSE stream over HTTP. A stdio or socket connection has none, and ends with its client.
+    stream: Option<Arc<ClientStream>>,
+    /// Ends the listening request.
     cancel: CancellationToken,
-    _watches: Vec<Watch>,
+    _watches: Vec<ResourceSubscription>,
 }
 
-/// Those who listen by a request of their own.
+/// Clients that listen with a `subscriptions/listen` request.
 #[derive(Default)]
-pub(crate) struct Listeners {
+pub(crate) struct ChangeListeners {
     next: AtomicU64,
-    all: Mutex<HashMap<u64, Listener>>,
+    all: Mutex<HashMap<u64, ChangeListener>>,
 }
 
-/// Listens as long as it is held.
-pub(crate) struct Listening {
+/// Listens until it is dropped.
+pub(crate) struct ListenerGuard {
     hub: Arc<Hub>,
     key: u64,
 }
 
-impl Drop for Listening {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         self.hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
     }
 }
 
-impl Listeners {
-    /// Begins to listen. The acknowledgement is the first message that the outlet gets.
+impl ChangeListeners {
+    /// Adds a listener. The acknowledgement is its first message.
     pub(crate) fn add(
         hub: &Arc<Hub>,
         caller: Caller,
-        mut interest: Interest,
-        id: &Id,
+        mut interest: ChangeFilter,
+        id: &RequestId,
         outlet: Arc<dyn Outlet>,
-        stream: Option<Arc<Stream>>,
+        stream: Option<Arc<ClientStream>>,
         cancel: CancellationToken,
-    ) -> Result<Listening, RpcError> {
+    ) -> Result<ListenerGuard, RpcError> {
         let tag = id.to_value();
         let mut all = hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         let own = all.values().filter(|listener| listener.caller.client.name == caller.client.name).count();
@@ -139,7 +143,7 @@ impl Listeners {
             return Err(RpcError::new(rpc::SERVER_ERROR, "too many listeners; try again later"));
         }
         let mut watches = Vec::new();
-        // What the caller may not watch is left out, and the acknowledgement says so.
+        // Resources that the caller may not watch are left out of the acknowledgement.
         interest.watched.retain(|uri| match hub.gate.watch(&caller, uri) {
             Ok(watch) => {
                 watches.push(watch);
@@ -151,13 +155,13 @@ impl Listeners {
         let params = json!({ "notifications": interest.granted() });
         outlet.deliver(hub.outgoing.notification(method, params, Some(&tag)));
         let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
-        all.insert(key, Listener { interest, caller, outlet, tag, stream, cancel, _watches: watches });
-        Ok(Listening { hub: hub.clone(), key })
+        all.insert(key, ChangeListener { interest, caller, outlet, tag, stream, cancel, _watches: watches });
+        Ok(ListenerGuard { hub: hub.clone(), key })
     }
 
-    /// Ends the streams of clients that are known no more; the others hear what they may hear now. The local client has no
-    /// token to lose.
-    pub(crate) fn follow(&self, known: &Known) {
+    /// Ends the streams of clients that are no longer admitted, and updates the scope of the others. The local
+    /// client has no token that could be revoked.
+    pub(crate) fn follow(&self, known: &AdmittedClients) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, listener| {
             let now = match &listener.stream {
                 Some(_) => known.now(&listener.caller.client),
@@ -168,14 +172,14 @@ impl Listeners {
                 listener.caller.client = now;
             } else if let Some(stream) = &listener.stream {
                 stream.finish();
-                // A stream that ends in order cancels nothing, and the request would wait for the hub's end.
+                // A stream that ends normally cancels nothing, so the request would wait until the hub exits.
                 listener.cancel.cancel();
             }
             is_known
         });
     }
 
-    /// Ends every stream that only listens.
+    /// Ends every listening stream.
     pub(crate) fn close_all(&self) {
         for (_, listener) in self.all.lock().unwrap_or_else(PoisonError::into_inner).drain() {
             if let Some(stream) = listener.stream {
@@ -185,7 +189,7 @@ impl Listeners {
     }
 }
 
-/// Passes every change on, as long as the hub lives.
+/// Forwards every change until the hub closes.
 pub(crate) fn start(hub: &Arc<Hub>) {
     let mut changes = hub.gate.subscribe();
     let (weak, closing) = (Arc::downgrade(hub), hub.closing.clone());
@@ -198,7 +202,7 @@ pub(crate) fn start(hub: &Arc<Hub>) {
             let Some(hub) = weak.upgrade() else { return };
             match change {
                 Ok(change) => hub.tell(&change),
-                // So much happened that some of it is lost: whoever cares looks again.
+                // The channel overflowed and changes are lost: notify of everything, and clients list again.
                 Err(RecvError::Lagged(_)) => hub.tell_all(),
                 Err(RecvError::Closed) => return,
             }
@@ -215,27 +219,27 @@ fn list_changed(list: List) -> (&'static str, Value) {
     (method, json!({}))
 }
 
-fn method_and_params(change: &Change) -> (&'static str, Value) {
+fn method_and_params(change: &CatalogChange) -> (&'static str, Value) {
     match change {
-        Change::Tools => list_changed(List::Tools),
-        Change::Prompts => list_changed(List::Prompts),
-        Change::Resources | Change::ResourcesOf(_) => list_changed(List::Resources),
-        Change::ListOf(list, _) | Change::Within(list, _) => list_changed(*list),
-        Change::ResourceUpdated(uri) | Change::ResourceUpdatedOf { uri, .. } => {
+        CatalogChange::Tools => list_changed(List::Tools),
+        CatalogChange::Prompts => list_changed(List::Prompts),
+        CatalogChange::Resources | CatalogChange::ResourcesOf(_) => list_changed(List::Resources),
+        CatalogChange::ListOf(list, _) | CatalogChange::Within(list, _) => list_changed(*list),
+        CatalogChange::ResourceUpdated(uri) | CatalogChange::ResourceUpdatedOf { uri, .. } => {
             ("notifications/resources/updated", json!({ "uri": uri }))
         }
     }
 }
 
 impl Hub {
-    fn tell(&self, change: &Change) {
+    fn tell(&self, change: &CatalogChange) {
         let (method, params) = method_and_params(change);
         self.tell_so(change, method, params);
     }
 
-    /// Tells everybody of everything that they want to hear of: any of it may have changed.
+    /// Notifies all clients of everything they subscribed to: any of it may have changed.
     fn tell_all(&self) {
-        for change in [Change::Tools, Change::Prompts, Change::Resources] {
+        for change in [CatalogChange::Tools, CatalogChange::Prompts, CatalogChange::Resources] {
             self.tell(&change);
         }
         let mut watched: BTreeSet<String> =
@@ -245,11 +249,11 @@ impl Hub {
             watched.extend(all.values().flat_map(|listener| listener.interest.watched.iter().cloned()));
         }
         for uri in watched {
-            self.tell(&Change::ResourceUpdated(uri));
+            self.tell(&CatalogChange::ResourceUpdated(uri));
         }
     }
 
-    /// Tells that a resource changed, in the words of whoever says so.
+    /// Notifies that a resource changed, with the `params` of the upstream server.
     pub(crate) fn tell_updated(
         &self,
         to: Option<&str>,
@@ -258,44 +262,51 @@ impl Hub {
         said: Map<String, Value>,
     ) {
         let (client, uri) = (to.map(str::to_owned), uri.to_owned());
-        let change = Change::ResourceUpdatedOf { client, uri, watched };
+        let change = CatalogChange::ResourceUpdatedOf { client, uri, watched };
         let (method, _) = method_and_params(&change);
         self.tell_so(&change, method, said.into());
     }
 
-    /// Returns whether a resource that changed is one that somebody watches, and still may see: a rule may have changed
-    /// since then. `None` for any other change.
-    fn is_watched(&self, change: &Change, caller: &Caller, watches: impl Fn(&str) -> bool) -> Option<bool> {
+    /// Returns whether a changed resource is watched and still visible: the policy may have changed since the
+    /// subscription. `None` for any other change.
+    fn is_watched(
+        &self,
+        change: &CatalogChange,
+        caller: &Caller,
+        watches: impl Fn(&str) -> bool,
+    ) -> Option<bool> {
         match change {
-            Change::ResourceUpdated(uri) => Some(watches(uri) && self.gate.sees_resource(caller, uri)),
-            Change::ResourceUpdatedOf { uri, watched, .. } => {
+            CatalogChange::ResourceUpdated(uri) => Some(watches(uri) && self.gate.sees_resource(caller, uri)),
+            CatalogChange::ResourceUpdatedOf { uri, watched, .. } => {
                 let concerned = |whole: &String| watches(whole) && self.gate.sees_part(caller, uri, whole);
                 Some(watched.iter().any(concerned))
             }
-            Change::Tools
-            | Change::Prompts
-            | Change::Resources
-            | Change::ListOf(..)
-            | Change::Within(..)
-            | Change::ResourcesOf(_) => None,
+            CatalogChange::Tools
+            | CatalogChange::Prompts
+            | CatalogChange::Resources
+            | CatalogChange::ListOf(..)
+            | CatalogChange::Within(..)
+            | CatalogChange::ResourcesOf(_) => None,
         }
     }
 
-    /// Returns whether a client is told of a change at all: some are of what only one of them has, or of what not all see.
-    fn concerns(&self, change: &Change, caller: &Caller) -> bool {
+    /// Returns whether a change concerns a client: some changes are of one client's resources, or of hidden items.
+    fn concerns(&self, change: &CatalogChange, caller: &Caller) -> bool {
         match change {
-            Change::Tools | Change::Prompts | Change::Resources | Change::ResourceUpdated(_) => true,
-            // The registry says of what.
-            Change::ListOf(..) => false,
-            Change::Within(_, affected) => self.gate.sees_any(caller, affected),
-            Change::ResourceUpdatedOf { client: None, .. } => true,
-            Change::ResourcesOf(only) | Change::ResourceUpdatedOf { client: Some(only), .. } => {
-                caller.client.name == *only
-            }
+            CatalogChange::Tools
+            | CatalogChange::Prompts
+            | CatalogChange::Resources
+            | CatalogChange::ResourceUpdated(_) => true,
+            // The registry sends the affected items separately.
+            CatalogChange::ListOf(..) => false,
+            CatalogChange::Within(_, affected) => self.gate.sees_any(caller, affected),
+            CatalogChange::ResourceUpdatedOf { client: None, .. } => true,
+            CatalogChange::ResourcesOf(only)
+            | CatalogChange::ResourceUpdatedOf { client: Some(only), .. } => caller.client.name == *only,
         }
     }
 
-    fn tell_so(&self, change: &Change, method: &str, params: Value) {
+    fn tell_so(&self, change: &CatalogChange, method: &str, params: Value) {
         let message = self.outgoing.notification(method, params.clone(), None);
         for session in self.sessions.all() {
             let caller = caller(&session.client());
@@ -309,7 +320,7 @@ impl Hub {
         }
         let mut all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, listener| !listener.outlet.is_closed());
-        let concerned = |listener: &&Listener| {
+        let concerned = |listener: &&ChangeListener| {
             listener.interest.covers(change) && self.concerns(change, &listener.caller)
         };
         for listener in all.values().filter(concerned) {
@@ -333,24 +344,24 @@ mod tests {
         Arc::new(Client { name: name.to_owned(), scope, token })
     }
 
-    fn known(http: Option<Arc<Client>>, local: Arc<Client>) -> Known {
-        Known {
+    fn known(http: Option<Arc<Client>>, local: Arc<Client>) -> AdmittedClients {
+        AdmittedClients {
             admitted: Some(http.into_iter().map(|client| (client.name.clone(), client)).collect()),
             local,
         }
     }
 
     fn listens(
-        all: &Listeners,
+        all: &ChangeListeners,
         key: u64,
         client: &Arc<Client>,
-        stream: Option<Arc<Stream>>,
+        stream: Option<Arc<ClientStream>>,
     ) -> CancellationToken {
         let cancel = CancellationToken::new();
-        let listener = Listener {
-            interest: Interest::default(),
+        let listener = ChangeListener {
+            interest: ChangeFilter::default(),
             caller: caller(client),
-            outlet: Stream::fleeting(),
+            outlet: ClientStream::fleeting(),
             tag: key.into(),
             stream,
             cancel: cancel.clone(),
@@ -360,10 +371,10 @@ mod tests {
         cancel
     }
 
-    /// Returns what each listener may hear of, by its key.
-    fn hear(all: &Listeners) -> Vec<(u64, String)> {
+    /// Returns the scope of each listener, by its key.
+    fn hear(all: &ChangeListeners) -> Vec<(u64, String)> {
         let all = all.all.lock().unwrap();
-        let globs = |listener: &Listener| listener.caller.client.scope.allow.globs()[0].to_string();
+        let globs = |listener: &ChangeListener| listener.caller.client.scope.allow.globs()[0].to_string();
         let mut hear: Vec<_> = all.iter().map(|(key, listener)| (*key, globs(listener))).collect();
         hear.sort();
         hear
@@ -378,25 +389,25 @@ mod tests {
             ("another of that name", Some(client("ada", "*", Some(2))), false),
         ];
         for (case, ada, stays) in now {
-            let (all, stream) = (Listeners::default(), Stream::fleeting());
+            let (all, stream) = (ChangeListeners::default(), ClientStream::fleeting());
             let line = listens(&all, 1, &local, None);
             let http = listens(&all, 2, &client("ada", "*", Some(1)), Some(stream.clone()));
             all.follow(&known(ada, local.clone()));
             assert_eq!(stream.is_done(), !stays, "{case}");
-            assert_eq!(http.is_cancelled(), !stays, "{case}: nobody else would end the request");
+            assert_eq!(http.is_cancelled(), !stays, "{case}: nothing else would end the request");
             assert!(!line.is_cancelled(), "{case}");
             assert_eq!(hear(&all).len(), if stays { 2 } else { 1 }, "{case}");
-            // A list that cannot be read for a moment sends nobody away.
-            all.follow(&Known { admitted: None, local: local.clone() });
+            // A client list that cannot be read for a moment ends no stream.
+            all.follow(&AdmittedClients { admitted: None, local: local.clone() });
             assert_eq!(hear(&all).len(), if stays { 2 } else { 1 }, "{case}");
         }
     }
 
     #[test]
     fn whoever_listens_hears_what_it_may_hear_now() {
-        let all = Listeners::default();
+        let all = ChangeListeners::default();
         listens(&all, 1, &client("local", "*", None), None);
-        listens(&all, 2, &client("ada", "*", Some(1)), Some(Stream::fleeting()));
+        listens(&all, 2, &client("ada", "*", Some(1)), Some(ClientStream::fleeting()));
         all.follow(&known(Some(client("ada", "a_*", Some(1))), client("local", "l_*", None)));
         assert_eq!(hear(&all), [(1, "l_*".to_owned()), (2, "a_*".to_owned())]);
     }

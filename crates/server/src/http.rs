@@ -1,17 +1,17 @@
-//! HTTP: streamable HTTP at `/mcp`, the older HTTP+SSE pair, and what operators look at.
+//! HTTP transport: streamable HTTP at `/mcp`, the older HTTP+SSE pair, and endpoints for operations.
 
 mod body;
-mod guard;
+mod coalesced_wake;
+mod host_check;
 mod legacy_sse;
 mod mcp;
 mod ops;
-mod pace;
-mod reply;
-mod running;
-mod streams;
-mod woken;
+mod response;
+mod running_request;
+mod session_streams;
+mod timeouts;
 
-pub use guard::Allowed;
+pub use host_check::HostAllowlist;
 
 use crate::hub::{Hub, HubLimits};
 use arc_swap::ArcSwap;
@@ -20,59 +20,59 @@ use axum::body::Body;
 use axum::http::Method;
 use axum::response::Response;
 use axum::routing::{get, post};
+use coalesced_wake::CoalescedWake;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use pace::{Connected, HeadersTimer, Paced, Times};
 use portcullis_core::Limit;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
+use timeouts::{ConnectionState, ConnectionTimeouts, HeadersTimer, WriteTimeoutStream};
 use tokio::net::TcpListener;
-use woken::Woken;
 
-/// How large the headers of a request may be. Four times what other servers take.
+/// Size of the request headers. Four times the default of other servers.
 const HEADER_BYTES_MAX: usize = 32 * 1024;
-/// How much of a connection is buffered at once.
+/// Read buffer of a connection.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
-/// How long connections get to close once the hub stops.
+/// How long connections may take to close at shutdown.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
-/// How often a refused connection is worth a line in the log. Who makes many must not fill it.
+/// Interval between log lines about refused connections. A flood of connections must not fill the log.
 const WARN_EVERY: Duration = Duration::from_secs(10);
-/// How long to wait after the system refused a connection, so that a full table does not spin.
+/// Pause after a failed `accept`, so that a full descriptor table does not make the loop spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What every handler has.
+/// The state of every handler.
 #[derive(Clone)]
-pub(crate) struct App {
+pub(crate) struct HttpApp {
     pub(crate) hub: Arc<Hub>,
-    pub(crate) allowed: LiveAllowed,
+    pub(crate) allowed: LiveHostAllowlist,
 }
 
-/// The allowed values of `Host` and `Origin`, which a changed configuration replaces.
-pub type LiveAllowed = Arc<ArcSwap<Allowed>>;
+/// The allowed values of `Host` and `Origin`; replaced when the configuration changes.
+pub type LiveHostAllowlist = Arc<ArcSwap<HostAllowlist>>;
 
-/// Pages beside MCP that are for people. They have their own idea of who may come: nothing here asks for a token, and
-/// none of their requests reaches a client's routes.
+/// Routes for people, mounted next to MCP. They authenticate their own requests: no client token is checked for
+/// them, and their requests never reach the clients' routes.
 #[derive(Clone)]
-pub struct Beside {
+pub struct MountedRoutes {
     under: &'static [&'static str],
     routes: LazyRoutes,
 }
 
-/// Routes that are made when somebody first needs them. What nobody asks for takes no memory.
+/// Routes that are built at the first request, because unused ones should take no memory.
 #[derive(Clone)]
-struct LazyRoutes(Arc<LazyLock<TowerToHyperService<Router>, Make>>);
+struct LazyRoutes(Arc<LazyLock<TowerToHyperService<Router>, MakeRoutes>>);
 
-type Make = Box<dyn FnOnce() -> TowerToHyperService<Router> + Send>;
+type MakeRoutes = Box<dyn FnOnce() -> TowerToHyperService<Router> + Send>;
 
 impl LazyRoutes {
     fn new(make: impl FnOnce() -> Router + Send + 'static) -> LazyRoutes {
-        let make: Make = Box::new(|| TowerToHyperService::new(make()));
+        let make: MakeRoutes = Box::new(|| TowerToHyperService::new(make()));
         LazyRoutes(Arc::new(LazyLock::new(make)))
     }
 
@@ -81,14 +81,17 @@ impl LazyRoutes {
     }
 }
 
-/// Where a request for [`Beside`] comes from: the other end of the connection, whatever its headers say.
+/// The peer address of a request to [`MountedRoutes`]: of the TCP connection, not from a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CameFrom(pub IpAddr);
+pub struct PeerAddr(pub IpAddr);
 
-impl Beside {
-    /// What the paths `under` begin with is each a whole part: `/admin`, and not `/administrator`.
-    pub fn new(under: &'static [&'static str], make: impl FnOnce() -> Router + Send + 'static) -> Beside {
-        Beside { under, routes: LazyRoutes::new(make) }
+impl MountedRoutes {
+    /// A prefix in `under` matches whole path segments: `/admin`, but not `/administrator`.
+    pub fn new(
+        under: &'static [&'static str],
+        make: impl FnOnce() -> Router + Send + 'static,
+    ) -> MountedRoutes {
+        MountedRoutes { under, routes: LazyRoutes::new(make) }
     }
 
     fn owns(&self, path: &str) -> bool {
@@ -97,35 +100,35 @@ impl Beside {
     }
 }
 
-/// Where every request of one connection arrives.
+/// Handles all requests of one connection.
 ///
-/// Each connection has its own, because every request holds on to it: were there one for all, the processors would
-/// take turns at its counter.
-struct Front {
-    app: App,
+/// One instance per connection, because every request holds a reference: with one for all, the cores would contend for
+/// its reference count.
+struct ConnectionService {
+    app: HttpApp,
     routes: LazyRoutes,
-    beside: Option<Beside>,
-    connected: Arc<Connected>,
+    mounted: Option<MountedRoutes>,
+    connected: Arc<ConnectionState>,
     from: IpAddr,
 }
 
-impl Front {
-    /// Answers one request. The check of Host, Origin and token comes before every route.
+impl ConnectionService {
+    /// Serves one request. `Host`, `Origin` and token are checked before every route.
     async fn answer(self: Arc<Self>, mut request: hyper::Request<Incoming>) -> Result<Response, Infallible> {
-        if let Err(refused) = guard::check_sender(&self.app, &request) {
+        if let Err(refused) = host_check::check_host_and_origin(&self.app, &request) {
             return Ok(refused);
         }
-        let beside = self.beside.as_ref().filter(|beside| beside.owns(request.uri().path()));
-        if let Some(beside) = beside {
-            request.extensions_mut().insert(CameFrom(self.from));
-            return Box::pin(beside.routes.answer(request)).await;
+        let mounted = self.mounted.as_ref().filter(|mounted| mounted.owns(request.uri().path()));
+        if let Some(mounted) = mounted {
+            request.extensions_mut().insert(PeerAddr(self.from));
+            return Box::pin(mounted.routes.answer(request)).await;
         }
-        let client = match guard::check_token(&self.app, &self.connected.peer, &request) {
+        let client = match host_check::check_token(&self.app, &self.connected.peer, &request) {
             Ok(client) => client,
             Err(refused) => return Ok(refused),
         };
         if let Some(client) = client {
-            // What clients do all day goes straight to its place: finding it costs as much as a guard.
+            // The hot path skips the router, which costs as much as a layer.
             if request.method() == Method::POST && request.uri().path() == "/mcp" {
                 return Ok(mcp::take(self.app.hub.clone(), client, request).await);
             }
@@ -135,9 +138,9 @@ impl Front {
     }
 }
 
-fn routes(app: App) -> Router {
+fn routes(app: HttpApp) -> Router {
     Router::new()
-        .route("/mcp", post(mcp::post).get(streams::get).delete(streams::delete))
+        .route("/mcp", post(mcp::post).get(session_streams::get).delete(session_streams::delete))
         .route("/sse", get(legacy_sse::open))
         .route("/messages", post(legacy_sse::post))
         .route("/healthz", get(ops::healthz))
@@ -147,15 +150,20 @@ fn routes(app: App) -> Router {
         .with_state(app)
 }
 
-/// Serves until the hub closes; then lets open requests finish.
-pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, beside: Option<Beside>) {
-    let app = App { hub: hub.clone(), allowed };
+/// Serves until the hub closes, then lets open requests finish.
+pub async fn serve(
+    hub: Arc<Hub>,
+    listener: TcpListener,
+    allowed: LiveHostAllowlist,
+    mounted: Option<MountedRoutes>,
+) {
+    let app = HttpApp { hub: hub.clone(), allowed };
     let served = app.clone();
     let routes = LazyRoutes::new(move || routes(served));
     let HubLimits { headers_within, keep_alive, write_within, .. } = hub.limits;
-    let times = Times { headers_within, keep_alive, write_within };
+    let times = ConnectionTimeouts { headers_within, keep_alive, write_within };
     let mut builder = http1::Builder::new();
-    // That there is a time is what counts here; how long it is, the timer of each connection says.
+    // Only enables the timeout; the timer of each connection sets its length.
     builder
         .header_read_timeout(headers_within)
         .max_header_size(HEADER_BYTES_MAX)
@@ -170,52 +178,52 @@ pub async fn serve(hub: Arc<Hub>, listener: TcpListener, allowed: LiveAllowed, b
         let (stream, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(target: "http", %error, "A connection could not be accepted.");
+                tracing::warn!(target: "http", %error, "could not accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let connected = match hub.sources.connect(address.ip()) {
-            Ok(peer) => Connected::new(peer, times),
+            Ok(peer) => ConnectionState::new(peer, times),
             Err(limit) => {
                 if warned.is_none_or(|at| at.elapsed() >= WARN_EVERY) {
                     let limit = limit.label();
-                    tracing::warn!(target: "http", limit, "Too many connections; new ones are closed.");
+                    tracing::warn!(target: "http", limit, "too many connections; closing new ones");
                     warned = Some(Instant::now());
                 }
                 continue;
             }
         };
-        // Without this a small answer waits for the acknowledgement of the one before it: 40 ms each.
+        // Without this, Nagle's algorithm delays a small response by 40 ms.
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(target: "http", %error, "no TCP_NODELAY");
+            tracing::debug!(target: "http", %error, "could not set TCP_NODELAY");
         }
         let served_by = connected.peer.served_by();
-        let stream = TokioIo::new(Paced::new(stream, connected.clone()));
-        let front = Arc::new(Front {
+        let stream = TokioIo::new(WriteTimeoutStream::new(stream, connected.clone()));
+        let front = Arc::new(ConnectionService {
             app: app.clone(),
             routes: routes.clone(),
-            beside: beside.clone(),
+            mounted: mounted.clone(),
             connected: connected.clone(),
             from: address.ip(),
         });
         let service = service_fn(move |request| front.clone().answer(request));
-        // A builder of its own: the common one would keep the connection's place until the next one comes.
+        // A separate builder: a shared one would hold the state of this connection until the next one.
         let connection = builder.clone().timer(HeadersTimer(connected)).serve_connection(stream, service);
-        let connection = Woken::new(Box::pin(graceful.watch(connection)));
+        let connection = CoalescedWake::new(Box::pin(graceful.watch(connection)));
         let task = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 if error.is_parse_too_large() {
                     Limit::HeaderBytes.hit();
                 }
-                // Clients come and go; this is no fault of the hub.
-                tracing::debug!(target: "http", %error, "a connection ended");
+                // Disconnects are normal.
+                tracing::debug!(target: "http", %error, "connection ended");
             }
         });
         served_by(task.abort_handle());
     }
     drop(listener);
-    // How long calls may take to finish is not decided here.
+    // `shut_down` decides how long calls may take to finish.
     hub.drained.cancelled().await;
     let _ = tokio::time::timeout(CLOSE_WITHIN, graceful.shutdown()).await;
 }

@@ -1,37 +1,37 @@
-//! What all transports share.
+//! The hub's server side: the state that all transports share, and shutdown.
 
-use crate::announce::Listeners;
-use crate::clean::Outgoing;
+use crate::announce::ChangeListeners;
+use crate::egress_filter::EgressFilter;
 use crate::seal::Seal;
 use crate::session::Sessions;
 use crate::sources::Sources;
 use crate::tasks::Tasks;
 use arc_swap::ArcSwap;
-use portcullis_core::{Audience, Client, Clock, Gate, Scrub};
-use portcullis_wire::era::ServerFace;
+use portcullis_core::{Client, ClientBridge, Clock, Gate, Scrub};
+use portcullis_wire::era::ServerProfile;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Finds out who a bearer token belongs to.
+/// Maps bearer tokens to clients.
 pub trait Authenticate: Send + Sync {
     fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>>;
 
-    /// Returns everyone who would be let in now, by name, as far as that can be known.
+    /// Returns all clients that would be admitted now, by name; `None` if the list cannot be read.
     fn admitted(&self) -> Option<HashMap<String, Arc<Client>>>;
 }
 
-/// Who may have something open between two requests, as of one look.
-pub(crate) struct Known {
-    /// Nothing where that cannot be known now. Then nobody has to go who was known before.
+/// A snapshot of the admitted clients.
+pub(crate) struct AdmittedClients {
+    /// `None` if the list cannot be read at the moment. Then every client that was known stays admitted.
     pub(crate) admitted: Option<HashMap<String, Arc<Client>>>,
     pub(crate) local: Arc<Client>,
 }
 
-impl Known {
-    /// Returns a client with a token as it is known now. Another token of the same name is somebody else's.
+impl AdmittedClients {
+    /// Returns the current state of a client. A client with the same name but another token is a different client.
     pub(crate) fn now(&self, client: &Arc<Client>) -> Option<Arc<Client>> {
         let Some(admitted) = &self.admitted else { return Some(client.clone()) };
         admitted.get(&client.name).filter(|now| now.token == client.token).cloned()
@@ -45,26 +45,26 @@ pub struct Readiness {
     pub state: Result<(), String>,
 }
 
-/// How many sessions there are, by transport.
+/// Number of sessions by transport.
 pub type SessionCounts = BTreeMap<&'static str, usize>;
 
-/// What the server itself counts, as it is now.
+/// The server's gauges and counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerCounts {
     pub sessions: SessionCounts,
-    /// HTTP connections that are open.
+    /// Open HTTP connections.
     pub connections: usize,
-    /// Tokens that were looked at and were not good, since the start.
+    /// Tokens that were checked and refused, since the start.
     pub token_failures: u64,
-    /// Sources of which no token is looked at now.
+    /// Sources that are locked out now.
     pub sources_locked: usize,
 }
 
-/// What operators see. Composed by the binary, which knows every component.
+/// Readiness and metrics. Implemented by the binary, which knows every component.
 pub trait Ops: Send + Sync {
     fn readiness(&self) -> Vec<Readiness>;
 
-    /// Returns the metrics as text for Prometheus, without what must not leave.
+    /// Returns the metrics in the Prometheus text format, redacted.
     fn metrics(&self, counts: &ServerCounts) -> String;
 }
 
@@ -76,18 +76,18 @@ pub struct HubLimits {
     pub sessions_max: usize,
     pub sessions_per_client_max: usize,
     pub session_idle: Duration,
-    /// Requests that one connection or session may have under way.
+    /// In-flight requests of one connection or session.
     pub in_flight_max: usize,
     pub connections_max: usize,
     pub connections_per_source_max: usize,
     /// From the first byte of a request to the end of its headers, and from connecting to that first byte.
     pub headers_within: Duration,
     pub body_within: Duration,
-    /// How long a client that does not read is waited for.
+    /// Write timeout for a client that does not read.
     pub write_within: Duration,
-    /// How long a connection that has shown a good token may wait for its next request.
+    /// Idle timeout of an authenticated connection.
     pub keep_alive: Duration,
-    /// Wrong tokens after which a source is locked; it is slowed down after half of them.
+    /// Wrong tokens until a source is locked out; after half of them it is slowed down.
     pub token_failures_max: u32,
     pub token_lockout: Duration,
 }
@@ -113,17 +113,17 @@ impl Default for HubLimits {
     }
 }
 
-/// What a hub is made of.
+/// The components of a hub.
 pub struct HubParts {
     pub gate: Arc<Gate>,
     pub identity: Arc<dyn Authenticate>,
-    /// Who calls on stdio and on the local socket.
+    /// The client of stdio and the local socket.
     pub local_client: Arc<Client>,
     pub ops: Arc<dyn Ops>,
     pub clock: Arc<dyn Clock>,
-    pub face: ServerFace,
+    pub face: ServerProfile,
     pub limits: HubLimits,
-    /// Knows what must not leave.
+    /// Redacts secrets.
     pub scrub: Arc<dyn Scrub>,
 }
 
@@ -133,37 +133,37 @@ pub struct Hub {
     pub(crate) identity: Arc<dyn Authenticate>,
     pub(crate) local_client: ArcSwap<Client>,
     pub(crate) ops: Arc<dyn Ops>,
-    pub(crate) face: ServerFace,
+    pub(crate) face: ServerProfile,
     pub(crate) limits: HubLimits,
     pub(crate) sessions: Sessions,
     pub(crate) sources: Sources,
-    pub(crate) listeners: Listeners,
-    /// The clients of the last look, each by what tells its token from others.
+    pub(crate) listeners: ChangeListeners,
+    /// The clients of the last snapshot, with their token ids.
     seen_clients: Mutex<HashMap<String, Option<u64>>>,
     pub(crate) tasks: Tasks,
     pub(crate) seal: Seal,
-    pub(crate) outgoing: Outgoing,
+    pub(crate) outgoing: EgressFilter,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Calls under way; shutdown waits for them.
+    /// Calls in flight; shutdown waits for them.
     pub(crate) running: TaskTracker,
-    /// Cancelled when no new work is taken.
+    /// Cancelled when the hub stops accepting work.
     pub(crate) closing: CancellationToken,
-    /// Cancelled when the work that was under way then is done, or has had its time.
+    /// Cancelled when the work in flight is done, or its grace period is over.
     pub(crate) drained: CancellationToken,
 }
 
 impl Hub {
-    /// Puts a hub together and starts telling its clients of changes. Needs a runtime.
+    /// Builds a hub and starts its change notifications. Needs a Tokio runtime.
     pub fn new(parts: HubParts) -> std::io::Result<Arc<Hub>> {
         let gate = parts.gate.clone();
         let hub = Arc::new(Hub {
-            sessions: Sessions::new(parts.limits, move |client| gate.left(client)),
+            sessions: Sessions::new(parts.limits, move |client| gate.client_disconnected(client)),
             sources: Sources::new(&parts.limits, parts.clock.clone()),
-            listeners: Listeners::default(),
+            listeners: ChangeListeners::default(),
             tasks: Tasks::default(),
             seen_clients: Mutex::default(),
             seal: Seal::new(parts.clock.clone())?,
-            outgoing: Outgoing::new(parts.scrub),
+            outgoing: EgressFilter::new(parts.scrub),
             gate: parts.gate,
             identity: parts.identity,
             local_client: ArcSwap::new(parts.local_client),
@@ -180,7 +180,7 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Takes no new work, lets calls under way finish for at most `grace`, then returns whether all did.
+    /// Stops accepting work, waits for calls in flight for at most `grace`, and returns whether all finished.
     pub async fn shut_down(&self, grace: Duration) -> bool {
         self.closing.cancel();
         self.running.close();
@@ -191,19 +191,19 @@ impl Hub {
         all_done
     }
 
-    /// Stands for its clients from now on, towards servers that speak outside of calls.
-    pub fn attends(self: &Arc<Self>, audience: &Audience) {
+    /// Registers this hub as the receiver of messages that upstream servers send outside of calls.
+    pub fn attends(self: &Arc<Self>, audience: &ClientBridge) {
         let _ = self.sessions.audience.set(audience.clone());
         let hub = Arc::downgrade(self);
-        audience.is_known_by(hub);
+        audience.attach(hub);
     }
 
-    /// Returns how each part stands.
+    /// Returns the state of each component.
     pub fn readiness(&self) -> Vec<Readiness> {
         self.ops.readiness()
     }
 
-    /// Returns what the server counts.
+    /// Returns the counters.
     pub fn counts(&self) -> ServerCounts {
         ServerCounts {
             sessions: self.sessions.counts(),
@@ -213,25 +213,26 @@ impl Hub {
         }
     }
 
-    /// Changes what the local client may do, from its next request on.
+    /// Changes the scope of the local client, from its next request on.
     pub fn set_local_client(&self, client: Arc<Client>) {
         self.local_client.store(client);
-        self.look_at_clients();
+        self.refresh_clients();
     }
 
-    /// Looks again who is known and what they may see. What others have open ends.
-    pub fn look_at_clients(&self) {
-        let known = Known { admitted: self.identity.admitted(), local: self.local_client.load_full() };
+    /// Reloads the admitted clients and their scopes. Sessions and streams of revoked clients end.
+    pub fn refresh_clients(&self) {
+        let known =
+            AdmittedClients { admitted: self.identity.admitted(), local: self.local_client.load_full() };
         self.sessions.follow(&known);
         self.listeners.follow(&known);
         for (name, token) in self.vanished(&known) {
             self.tasks.forget_of(&name, token);
-            self.gate.gone(&name);
+            self.gate.client_removed(&name);
         }
     }
 
-    /// Returns the clients with a token that were known at the last look and are not any more, by name and token.
-    fn vanished(&self, known: &Known) -> Vec<(String, Option<u64>)> {
+    /// Returns the clients that were revoked since the last snapshot, by name and token.
+    fn vanished(&self, known: &AdmittedClients) -> Vec<(String, Option<u64>)> {
         let Some(admitted) = &known.admitted else { return Vec::new() };
         let now = admitted.values().map(|client| (client.name.clone(), client.token)).collect();
         let mut seen = self.seen_clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -239,12 +240,12 @@ impl Hub {
         before.into_iter().filter(|(name, token)| seen.get(name) != Some(token)).collect()
     }
 
-    /// Resolves when the hub takes no more work.
+    /// Resolves when the hub stops accepting work.
     pub async fn closed(&self) {
         self.closing.cancelled().await;
     }
 
-    /// Returns whether other processes use this hub by way of its socket.
+    /// Returns whether other processes use this hub through its socket.
     pub fn has_local_guests(&self) -> bool {
         self.sessions.counts().get("socket").is_some_and(|count| *count > 0)
     }

@@ -1,17 +1,17 @@
 //! The server side of MCP: transports and sessions.
 //!
-//! A transport reads frames and knows who sent them. `dispatch` turns a message into a call for the
-//! gate, or answers it from what the hub is. `session` is what a client of the older protocol
-//! revisions has between two messages. Nothing here decides what a client may do; the gate does.
+//! A transport reads frames and authenticates their sender. `dispatch` turns a request into a call through the gate,
+//! or serves it from the hub's state. `session` holds what a client of the older protocol revisions has between two
+//! messages. Nothing here decides what a client may do; the gate does.
 
 mod announce;
-mod clean;
 mod dispatch;
+mod egress_filter;
 pub mod http;
 mod hub;
 pub mod line;
 pub mod local;
-mod outside;
+mod out_of_call;
 mod paging;
 mod peer;
 mod seal;
@@ -22,4 +22,4 @@ mod stream;
 mod tasks;
 
 pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, SessionCounts};
-pub use search::Search;
+pub use search::ToolSearch;

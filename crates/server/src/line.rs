@@ -1,40 +1,40 @@
-//! Newline-delimited JSON-RPC: stdio, and the local socket that bridges use.
+//! Newline-delimited JSON-RPC: the stdio transport, and the local socket for bridges.
 
-use crate::clean::{Clean, Reply};
-use crate::dispatch::{Exchange, Job};
+use crate::dispatch::{Exchange, RequestJob};
+use crate::egress_filter::{RedactedMessage, RpcReply};
 use crate::hub::Hub;
-use crate::session::Session;
+use crate::session::McpSession;
 use crate::stream::Outlet;
 use portcullis_wire::era::{self, RequestMeta};
-use portcullis_wire::frame::{Line, LineReader, append_line};
-use portcullis_wire::message::{self, Malformed};
-use portcullis_wire::params::{Key, Params};
-use portcullis_wire::{Id, Incoming, Message, Notification, Request, RpcError};
+use portcullis_wire::frame::{LineFrame, LineReader, append_line};
+use portcullis_wire::message::{self, MalformedMessage};
+use portcullis_wire::params::{ParamKey, Params};
+use portcullis_wire::{IncomingFrame, Message, RequestId, RpcError, RpcNotification, RpcRequest};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// How many messages may wait for a client that does not read.
+/// Messages that may queue for a client that does not read.
 const OUTGOING_MAX: usize = 1_024;
-/// How many bytes are written at once.
+/// Bytes in one write.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// Where a line connection's messages go.
+/// The outgoing queue of a connection.
 struct LineOutlet {
-    sender: mpsc::Sender<Clean>,
-    /// Messages that must arrive wait in a task of their own when the queue is full.
+    sender: mpsc::Sender<RedactedMessage>,
+    /// Messages that must arrive wait in separate tasks while the queue is full.
     waiting: TaskTracker,
 }
 
 impl Outlet for LineOutlet {
-    fn notify(&self, message: Clean) {
-        // A client that does not keep up loses progress reports, not answers.
+    fn notify(&self, message: RedactedMessage) {
+        // A slow client loses progress notifications, not responses.
         let _ = self.sender.try_send(message);
     }
 
-    fn deliver(&self, message: Clean) {
+    fn deliver(&self, message: RedactedMessage) {
         if let Err(mpsc::error::TrySendError::Full(message)) = self.sender.try_send(message) {
             let sender = self.sender.clone();
             self.waiting.spawn(async move {
@@ -48,9 +48,9 @@ impl Outlet for LineOutlet {
     }
 }
 
-/// Serves one connection until its input ends or the hub closes. Calls under way are finished and answered.
+/// Serves one connection until its input ends or the hub closes. In-flight calls finish and get their responses.
 ///
-/// Whoever has such a connection is on this machine and is this user; the caller is the local client.
+/// Such a connection comes from this user on this machine; the caller is the local client.
 pub async fn serve<R, W>(hub: Arc<Hub>, transport: &'static str, from: R, to: W) -> std::io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
@@ -60,12 +60,12 @@ where
     let waiting = TaskTracker::new();
     let room = sender.downgrade();
     let outlet: Arc<dyn Outlet> = Arc::new(LineOutlet { sender, waiting: waiting.clone() });
-    let session = Session::new(hub.local_client.load_full(), transport, outlet.clone())
+    let session = McpSession::new(hub.local_client.load_full(), transport, outlet.clone())
         .and_then(|session| hub.sessions.add(&session).map(|()| session))
         .map_err(|error| std::io::Error::other(error.message))?;
     let over = CancellationToken::new();
     let writer = tokio::spawn(write_lines(to, receiver, over.clone()));
-    let connection = Connection { hub: hub.clone(), session: session.clone(), outlet, room };
+    let connection = LineConnection { hub: hub.clone(), session: session.clone(), outlet, room };
     let calls = TaskTracker::new();
     let read = connection.read(from, &calls).await;
 
@@ -76,8 +76,8 @@ where
     drop((connection, session));
     waiting.close();
     waiting.wait().await;
-    // What must arrive is queued now. Whoever may still have something to tell, as of an address that a person was shown
-    // or of a call that waits for its client, is not waited for.
+    // Everything that must arrive is queued now. Senders that may still have a notification, like a pending URL
+    // elicitation or a call that waits for its client, are not waited for.
     over.cancel();
     match writer.await {
         Ok(Err(error)) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
@@ -87,7 +87,7 @@ where
 
 async fn write_lines<W: AsyncWrite + Unpin>(
     mut to: W,
-    mut receiver: mpsc::Receiver<Clean>,
+    mut receiver: mpsc::Receiver<RedactedMessage>,
     over: CancellationToken,
 ) -> std::io::Result<()> {
     let mut buffer = Vec::with_capacity(4096);
@@ -103,7 +103,7 @@ async fn write_lines<W: AsyncWrite + Unpin>(
         let Some(message) = message else { break };
         buffer.clear();
         append_line(&mut buffer, &message.into_bytes());
-        // One write for everything that is queued; flushed before the next wait.
+        // One write for all queued messages, flushed before the next wait.
         while buffer.len() < WRITE_BYTES
             && let Ok(more) = receiver.try_recv()
         {
@@ -118,20 +118,20 @@ async fn write_lines<W: AsyncWrite + Unpin>(
     to.shutdown().await
 }
 
-struct Connection {
+struct LineConnection {
     hub: Arc<Hub>,
-    session: Arc<Session>,
+    session: Arc<McpSession>,
     outlet: Arc<dyn Outlet>,
-    /// The queue of answers.
-    room: mpsc::WeakSender<Clean>,
+    /// The outgoing queue.
+    room: mpsc::WeakSender<RedactedMessage>,
 }
 
-impl Connection {
+impl LineConnection {
     async fn read<R: AsyncRead + Unpin>(&self, from: R, calls: &TaskTracker) -> std::io::Result<()> {
         let line_bytes_max = self.hub.limits.line_bytes_max;
         let mut lines = LineReader::new(from, line_bytes_max);
         loop {
-            // Who does not read its answers is not listened to.
+            // Backpressure: no requests are read from a client that does not read its responses.
             let has_room = async {
                 if let Some(queue) = self.room.upgrade() {
                     let _ = queue.reserve().await;
@@ -143,24 +143,24 @@ impl Connection {
                 () = self.session.closed.cancelled() => return Ok(()),
             };
             match line {
-                Line::End => return Ok(()),
-                Line::TooLong { bytes } => {
+                LineFrame::End => return Ok(()),
+                LineFrame::TooLong { bytes } => {
                     portcullis_core::Limit::LineBytes.hit();
-                    tracing::warn!(target: "mcp", bytes, line_bytes_max, "A line was too long and was skipped.");
-                    let reason = format!("a line of {bytes} bytes, at most {line_bytes_max} are allowed");
+                    tracing::warn!(target: "mcp", bytes, line_bytes_max, "skipped a line that is too long");
+                    let reason = format!("the line has {bytes} bytes, at most {line_bytes_max} are allowed");
                     self.reply(None, Err(RpcError::invalid_request(&reason)));
                 }
-                Line::Longer { .. } | Line::Blank => {}
-                Line::Text(text) => self.take(&text, calls),
+                LineFrame::Longer { .. } | LineFrame::Blank => {}
+                LineFrame::Text(text) => self.take(&text, calls),
             }
         }
     }
 
-    fn reply(&self, id: Option<&Id>, reply: Reply) {
+    fn reply(&self, id: Option<&RequestId>, reply: RpcReply) {
         self.outlet.deliver(self.hub.outgoing.response(id, reply));
     }
 
-    fn refuse(&self, malformed: Malformed) {
+    fn refuse(&self, malformed: MalformedMessage) {
         tracing::debug!(target: "mcp", error = %malformed.error.message, "refused a message");
         self.reply(malformed.id.as_ref(), Err(malformed.error));
     }
@@ -168,25 +168,25 @@ impl Connection {
     fn take(&self, text: &[u8], calls: &TaskTracker) {
         match message::parse(text) {
             Err(malformed) => self.refuse(malformed),
-            Ok(Incoming::One(message)) => {
+            Ok(IncomingFrame::One(message)) => {
                 if let Some((begun, job)) = self.begin(&message) {
                     self.finish(begun, job, calls);
                 }
             }
-            Ok(Incoming::Batch(_)) if !self.session.revision().allows_batches() => {
+            Ok(IncomingFrame::Batch(_)) if !self.session.revision().allows_batches() => {
                 let reason = "this protocol revision has no batches; send one message per line";
                 self.reply(None, Err(RpcError::invalid_request(reason)));
             }
-            Ok(Incoming::Batch(batch)) => self.take_batch(batch, calls),
+            Ok(IncomingFrame::Batch(batch)) => self.take_batch(batch, calls),
         }
     }
 
-    /// Answers a batch in one line, as JSON-RPC has it.
-    fn take_batch(&self, batch: message::Batch<'_>, calls: &TaskTracker) {
+    /// Responds to a batch in one line, as JSON-RPC requires.
+    fn take_batch(&self, batch: message::RpcBatch<'_>, calls: &TaskTracker) {
         let mut jobs = Vec::new();
         for item in batch.0 {
             match item {
-                Err(malformed) => jobs.push((malformed.id, None, Job::Ready(Err(malformed.error)))),
+                Err(malformed) => jobs.push((malformed.id, None, RequestJob::Ready(Err(malformed.error)))),
                 Ok(message) => {
                     if let Some((begun, job)) = self.begin(&message) {
                         jobs.push((Some(begun.id.clone()), Some(begun), job));
@@ -206,11 +206,11 @@ impl Connection {
                 }
                 drop(begun);
             }
-            // Nothing, where everything was cancelled.
+            // Empty if every request was cancelled.
             if answers.is_empty() {
                 return;
             }
-            outlet.deliver(Clean::batch(&answers));
+            outlet.deliver(RedactedMessage::batch(&answers));
         });
     }
 
@@ -219,9 +219,9 @@ impl Connection {
         calls.spawn(work);
     }
 
-    fn finish(&self, begun: Begun, job: Job, calls: &TaskTracker) {
+    fn finish(&self, begun: AcceptedRequest, job: RequestJob, calls: &TaskTracker) {
         match job {
-            Job::Ready(answer) => {
+            RequestJob::Ready(answer) => {
                 let id = begun.id.clone();
                 drop(begun);
                 self.reply(Some(&id), answer);
@@ -231,7 +231,7 @@ impl Connection {
                 self.spawn(calls, async move {
                     let answer = job.run().await;
                     let id = begun.id.clone();
-                    // The id is free again before its answer can be seen.
+                    // The id is released before the client can see the response.
                     drop(begun);
                     if let Some(answer) = answer {
                         outlet.deliver(outgoing.response(Some(&id), answer));
@@ -241,8 +241,8 @@ impl Connection {
         }
     }
 
-    /// Takes one message; a request comes back as a job.
-    fn begin(&self, message: &Message<'_>) -> Option<(Begun, Job)> {
+    /// Handles one message; returns a job for a request.
+    fn begin(&self, message: &Message<'_>) -> Option<(AcceptedRequest, RequestJob)> {
         match message {
             Message::Request(request) => {
                 let cancel = CancellationToken::new();
@@ -250,13 +250,14 @@ impl Connection {
                 let in_flight = self.session.begin(&id, &cancel, self.hub.limits.in_flight_max);
                 let (in_flight, job) = match in_flight {
                     Ok(in_flight) => {
-                        let job =
-                            self.prepare(request, cancel).unwrap_or_else(|error| Job::Ready(Err(error)));
+                        let job = self
+                            .prepare(request, cancel)
+                            .unwrap_or_else(|error| RequestJob::Ready(Err(error)));
                         (Some(in_flight), job)
                     }
-                    Err(error) => (None, Job::Ready(Err(error))),
+                    Err(error) => (None, RequestJob::Ready(Err(error))),
                 };
-                Some((Begun { id, _in_flight: in_flight }, job))
+                Some((AcceptedRequest { id, _in_flight: in_flight }, job))
             }
             Message::Notification(notification) => {
                 notified(&self.hub, &self.session, notification);
@@ -269,11 +270,11 @@ impl Connection {
         }
     }
 
-    fn prepare(&self, request: &Request<'_>, cancel: CancellationToken) -> Result<Job, RpcError> {
+    fn prepare(&self, request: &RpcRequest<'_>, cancel: CancellationToken) -> Result<RequestJob, RpcError> {
         let params = Params::parse(request.params)?;
         log_request(request, &params);
         let meta = RequestMeta::of(&params)?;
-        let revision = era::of_line(&meta)?.unwrap_or_else(|| self.session.revision());
+        let revision = era::revision_of_line(&meta)?.unwrap_or_else(|| self.session.revision());
         let exchange = Exchange {
             id: request.id.clone(),
             hub: self.hub.clone(),
@@ -289,37 +290,37 @@ impl Connection {
     }
 }
 
-/// A request that has been taken; its id is in use until this is dropped.
-struct Begun {
-    id: Id,
-    _in_flight: Option<crate::session::InFlight>,
+/// An accepted request; its id is in use until this is dropped.
+struct AcceptedRequest {
+    id: RequestId,
+    _in_flight: Option<crate::session::InFlightRequestGuard>,
 }
 
-/// Takes a notification. One that means nothing here is ignored, as JSON-RPC wants it.
-pub(crate) fn notified(hub: &Hub, session: &Session, notification: &Notification<'_>) {
+/// Handles a notification. Unknown ones are ignored, as JSON-RPC requires.
+pub(crate) fn notified(hub: &Hub, session: &McpSession, notification: &RpcNotification<'_>) {
     let method = portcullis_core::json::printable(&notification.method);
     tracing::debug!(target: "mcp", %method, "received notification");
     match notification.method.as_ref() {
         "notifications/cancelled" => {
             if let Ok(params) = Params::parse(notification.params)
-                && let Some(raw) = params.raw(Key::RequestId)
-                && let Some(id) = Id::parse(raw.get())
+                && let Some(raw) = params.raw(ParamKey::RequestId)
+                && let Some(id) = RequestId::parse(raw.get())
             {
-                // A request that has finished is not there any more; being late is no fault.
+                // A request that has finished is no longer there; a late cancellation is normal.
                 session.cancel(&id);
             }
         }
         "notifications/roots/list_changed" => hub.sessions.roots_changed(session),
-        // From now on it can be asked; over HTTP only when it reads.
+        // From now on the client can be asked for its roots; over HTTP only while it reads its stream.
         "notifications/initialized" if session.is_reached() => hub.sessions.roots_changed(session),
         _ => {}
     }
 }
 
-pub(crate) fn log_request(request: &Request<'_>, params: &Params<'_>) {
+pub(crate) fn log_request(request: &RpcRequest<'_>, params: &Params<'_>) {
     if tracing::enabled!(target: "mcp", tracing::Level::DEBUG) {
         let (method, id) = (portcullis_core::json::printable(&request.method), &request.id);
-        match params.optional_text(Key::Name) {
+        match params.optional_text(ParamKey::Name) {
             Ok(Some(tool)) if request.method == "tools/call" => {
                 let tool = portcullis_core::json::printable(&tool);
                 tracing::debug!(target: "mcp", %method, %id, %tool, "received request");

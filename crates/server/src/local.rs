@@ -1,4 +1,4 @@
-//! The local socket: how a second process on the same home finds the hub that runs already.
+//! The local Unix socket, and the lock that makes one process per home the hub.
 
 use crate::hub::Hub;
 use crate::line;
@@ -12,26 +12,26 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::task::TaskTracker;
 
-/// The socket's name in the home.
+/// The socket's file name in the home.
 const SOCKET: &str = "hub.sock";
-/// The file whose lock says which process is the hub.
+/// The lock file. The process that holds its lock is the hub.
 const LOCK: &str = "hub.lock";
-/// The longest path that the kernel takes for a socket.
+/// Limit of `sockaddr_un` without the final NUL.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// How much of the lock file is read.
+/// Length of the lock file's content.
 const HOLDER_BYTES_MAX: u64 = 256;
 
-/// Which process is the hub of a home, as it wrote into its lock file.
+/// The hub process of a home, from its lock file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct HubLockHolder {
     pub pid: u32,
-    /// In which namespace of processes it has that id.
+    /// The PID namespace of that id.
     namespace: u64,
 }
 
-impl Holder {
-    /// Returns whether its process id means the same process here as there.
+impl HubLockHolder {
+    /// Returns whether the process id is valid in this PID namespace.
     pub fn is_in_this_namespace(&self) -> bool {
         process_namespace() == Some(self.namespace)
     }
@@ -42,11 +42,11 @@ fn process_namespace() -> Option<u64> {
     std::fs::metadata("/proc/self/ns/pid").ok().map(|metadata| metadata.ino())
 }
 
-/// Returns which process is the hub of `dir`, if one is and has said so.
-pub fn holder(dir: &Path) -> Option<Holder> {
+/// Returns the hub process of `dir`, if one runs and has written its id.
+pub fn holder(dir: &Path) -> Option<HubLockHolder> {
     use std::io::Read;
     let lock = std::fs::File::open(dir.join(LOCK)).ok()?;
-    // Where nobody holds it, it tells of a hub that is gone.
+    // Without a lock, the content is of a hub that has exited.
     let locked = rustix::fs::flock(lock.as_fd(), rustix::fs::FlockOperation::NonBlockingLockShared);
     if locked != Err(rustix::io::Errno::WOULDBLOCK) {
         return None;
@@ -54,12 +54,12 @@ pub fn holder(dir: &Path) -> Option<Holder> {
     let mut text = String::new();
     lock.take(HOLDER_BYTES_MAX).read_to_string(&mut text).ok()?;
     let (pid, namespace) = text.trim_end().split_once(' ')?;
-    Some(Holder { pid: pid.parse().ok()?, namespace: namespace.parse().ok()? })
+    Some(HubLockHolder { pid: pid.parse().ok()?, namespace: namespace.parse().ok()? })
 }
 
-/// Shows that this process is the hub of its home. Let go when dropped, or by the kernel when the process dies.
+/// Proof that this process is the hub of its home. Released on drop, or by the kernel when the process dies.
 #[derive(Debug)]
-pub struct Claim {
+pub struct HubLock {
     lock: std::fs::File,
     dir: PathBuf,
 }
@@ -75,44 +75,44 @@ fn pause() {
 }
 
 /// Tries to become the hub of `dir`. `None` means that another process is.
-pub fn claim(dir: &Path) -> io::Result<Option<Claim>> {
+pub fn claim(dir: &Path) -> io::Result<Option<HubLock>> {
     let lock = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(dir.join(LOCK))?;
     lock.set_permissions(Permissions::from_mode(0o600))?;
     let mut tries = CLAIM_TRIES;
     let locked = loop {
         tries -= 1;
         match rustix::fs::flock(lock.as_fd(), rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            // A command that asks who the hub is holds it for a moment.
+            // `holder` takes the lock for a moment.
             Err(rustix::io::Errno::WOULDBLOCK) if tries > 0 => pause(),
             locked => break locked,
         }
     };
     match locked {
         Ok(()) => {
-            // What it says is of a hub that is gone. Where it stays, it names a process that is no ancestor of anybody.
+            // The content is of a hub that has exited. If it stays, it names a process that is an ancestor of none.
             let _ = lock.set_len(0);
-            Ok(Some(Claim { lock, dir: dir.to_owned() }))
+            Ok(Some(HubLock { lock, dir: dir.to_owned() }))
         }
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Returns a path to the socket that the kernel takes, and what must live as long as the path is used.
+/// Returns a path to the socket within the kernel's limit, and the descriptor that keeps the path valid.
 fn socket_path(dir: &Path) -> io::Result<(PathBuf, Option<std::fs::File>)> {
     let path = dir.join(SOCKET);
     if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return Ok((path, None));
     }
-    // A deep home has too long a name; the folder as an open file has a short one.
+    // For a long path, the open directory has a short one.
     use std::os::fd::AsRawFd;
     let folder = std::fs::File::open(dir)?;
     let short = format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd());
     Ok((short.into(), Some(folder)))
 }
 
-impl Claim {
-    /// Says in the lock file which process is the hub, for commands that its servers start.
+impl HubLock {
+    /// Writes this process's id to the lock file, for commands that upstream servers start.
     pub fn name_holder(&self) -> io::Result<()> {
         use std::os::unix::fs::FileExt;
         let text = format!("{} {}\n", std::process::id(), process_namespace().unwrap_or_default());
@@ -120,23 +120,23 @@ impl Claim {
         self.lock.write_all_at(text.as_bytes(), 0)
     }
 
-    /// Opens the socket, for this user alone. What a dead hub left behind is replaced.
+    /// Opens the socket for this user only. A stale socket is replaced.
     pub fn listen(&self) -> io::Result<UnixListener> {
         let (path, _folder) = socket_path(&self.dir)?;
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        // The folder is 0700, so there is no moment in which someone else could connect.
+        // The directory is 0700, so no other user can connect before the permissions are set.
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, Permissions::from_mode(0o600))?;
         Ok(listener)
     }
 }
 
-impl Drop for Claim {
+impl Drop for HubLock {
     fn drop(&mut self) {
-        // Left behind it would do no harm: the next hub replaces it.
+        // A stale socket would be harmless: the next hub replaces it.
         let _ = std::fs::remove_file(self.dir.join(SOCKET));
     }
 }
@@ -147,8 +147,8 @@ pub async fn connect(dir: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(path).await
 }
 
-/// Serves the socket until the hub closes. `is_behind` tells of a process id whether it is of a server behind the hub: such a
-/// peer is not the user, and is refused.
+/// Serves the socket until the hub closes. `is_behind` returns whether a process belongs to an upstream server: such a
+/// peer is not the user, and is refused (confused deputy).
 pub async fn serve(
     hub: Arc<Hub>,
     listener: UnixListener,
@@ -161,7 +161,7 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!(target: "mcp", %error, "A local connection could not be accepted.");
+                    tracing::warn!(target: "mcp", %error, "could not accept a local connection");
                     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
                     continue;
                 }
@@ -170,19 +170,19 @@ pub async fn serve(
         };
         let (hub, is_behind) = (hub.clone(), is_behind.clone());
         connections.spawn(async move {
-            // A peer outside of this process namespace has no id here, and no server can get there.
+            // A peer outside of this PID namespace has no id here, and no upstream server can be there.
             let refused = match stream.peer_cred().map(|peer| peer.pid().filter(|pid| *pid > 0)) {
                 Ok(Some(pid)) => tokio::task::spawn_blocking(move || is_behind(pid)).await.unwrap_or(true),
                 Ok(None) => false,
                 Err(_) => true,
             };
             if refused {
-                tracing::warn!(target: "mcp", "A process that a server behind the hub started was refused at the local socket.");
+                tracing::warn!(target: "mcp", "refused a process of an upstream server at the local socket");
                 return;
             }
             let (from, to) = stream.into_split();
             if let Err(error) = line::serve(hub, "socket", from, to).await {
-                tracing::debug!(target: "mcp", %error, "a local connection ended");
+                tracing::debug!(target: "mcp", %error, "local connection ended");
             }
         });
     }
@@ -195,7 +195,7 @@ pub async fn serve(
 pub enum BridgeEnd {
     /// The client closed its side.
     ClientLeft,
-    /// The hub went away.
+    /// The hub closed the connection.
     HubLeft,
 }
 
@@ -224,7 +224,7 @@ where
     tokio::pin!(up, down);
     tokio::select! {
         up = &mut up => {
-            // The client is done; what the hub still has to say is passed on.
+            // The client has closed its input; the rest of the hub's output is passed on.
             match up {
                 Ok(()) => down.await.map(|()| BridgeEnd::ClientLeft),
                 Err(_) => Ok(BridgeEnd::HubLeft),

@@ -1,35 +1,35 @@
-//! Pages of a list.
+//! List pagination with stable cursors.
 //!
-//! A cursor stands for the last item of its page, not for a number, so that items which come and go in between
-//! neither repeat others nor hide them. It does not hold the item's name, which may be more than a client is told. The
-//! number beside it only says where to look first: to make a mark takes longer than to write an item.
+//! A cursor identifies the last item of its page, not a position, so items that are added or removed in between
+//! cause no repetition and no gap. It contains a keyed hash, not the name, which the client may not be allowed to
+//! see. The number next to it is a hint where to look first, because a hash costs more than rendering an item.
 
 use portcullis_wire::RpcError;
 
-/// How many items one page holds. Most hubs fit on one page, and a page stays well under a megabyte.
+/// Items of a page. Most hubs fit on one page, and a page stays well under a megabyte.
 const PAGE_ITEMS: usize = 250;
 
-/// Stands between a mark and the number of its item.
+/// Separates the hash from the position hint.
 const HINT: char = '.';
 
 /// One page, and the cursor of the next.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Page<'a, T> {
+pub(crate) struct ListPage<'a, T> {
     pub(crate) items: &'a [T],
     pub(crate) next: Option<String>,
 }
 
-/// Cuts the page after `cursor` out of a list whose items `name` tells apart; `mark` makes cursors of names.
+/// Returns the page after `cursor`. `name` identifies an item; `mark` hashes a name for a cursor.
 pub(crate) fn page<'a, T>(
     items: &'a [T],
     cursor: Option<&str>,
     name: impl Fn(&T) -> &str,
     mark: impl Fn(&str) -> String,
-) -> Result<Page<'a, T>, RpcError> {
+) -> Result<ListPage<'a, T>, RpcError> {
     let start = match cursor {
         None => 0,
         Some(cursor) => {
-            let stale = || RpcError::invalid_params("`cursor` is not valid any more; list again without it");
+            let stale = || RpcError::invalid_params("`cursor` is no longer valid; list again without it");
             let (wanted, hint) = cursor.rsplit_once(HINT).ok_or_else(stale)?;
             let is_it = |item: &T| mark(name(item)) == wanted;
             let hinted = hint.parse().ok().filter(|at| items.get(*at).is_some_and(is_it));
@@ -38,7 +38,7 @@ pub(crate) fn page<'a, T>(
     };
     let end = (start + PAGE_ITEMS).min(items.len());
     let next = (end < items.len()).then(|| format!("{}{HINT}{}", mark(name(&items[end - 1])), end - 1));
-    Ok(Page { items: &items[start..end], next })
+    Ok(ListPage { items: &items[start..end], next })
 }
 
 #[cfg(test)]

@@ -1,62 +1,67 @@
-//! The other end of one call, in each era.
+//! The client side of one call: progress, logs and input requests, in each protocol era.
 
-use crate::clean::Clean;
-use crate::seal::{Earlier, Left};
-use crate::session::Session;
+use crate::egress_filter::RedactedMessage;
+use crate::seal::{PreviousRounds, RoundMemory};
+use crate::session::McpSession;
 use crate::stream::Outlet;
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, BoxFuture, InputRequired, LogLevel, LogMessage, OWN_KEYS, Peer,
-    Progress, Question,
+    BoxFuture, InputRefusal, InputRequest, InputRequestKind, InputRequired, InputResponses,
+    KeyedInputRequest, LogLevel, LogMessage, OWN_KEYS, Peer, Progress,
 };
-use portcullis_wire::era::{Offers, RequestMeta};
+use portcullis_wire::era::{ClientCapabilities, RequestMeta};
 use portcullis_wire::rpc;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// Writes what both eras write alike. It comes from the gate, which has taken secrets out of it.
-pub(crate) fn progress_notification(token: &Value, progress: Progress) -> Clean {
+/// Serializes a progress notification. Its content passed the gate's redaction.
+pub(crate) fn progress_notification(token: &Value, progress: Progress) -> RedactedMessage {
     let mut params = json!({ "progressToken": token });
     if let Some(params) = params.as_object_mut() {
         params.extend(progress.said);
     }
-    Clean::guarded(rpc::notification("notifications/progress", &params))
+    RedactedMessage::already_redacted(rpc::notification("notifications/progress", &params))
 }
 
-fn log_notification(message: LogMessage) -> Clean {
-    Clean::guarded(rpc::notification("notifications/message", &Value::Object(message.said)))
+fn log_notification(message: LogMessage) -> RedactedMessage {
+    RedactedMessage::already_redacted(rpc::notification(
+        "notifications/message",
+        &Value::Object(message.said),
+    ))
 }
 
-/// A peer that can be asked while the call waits.
+/// A client that can be asked while the call waits (elicitation, sampling, roots).
 pub(crate) struct SessionPeer {
-    /// `None` for a request that came without a session; such a client cannot be asked.
-    session: Option<Arc<Session>>,
+    /// `None` for a request without a session; such a client cannot be asked.
+    session: Option<Arc<McpSession>>,
     outlet: Arc<dyn Outlet>,
     progress_token: Option<Value>,
 }
 
 impl SessionPeer {
     pub(crate) fn new(
-        session: Option<Arc<Session>>,
+        session: Option<Arc<McpSession>>,
         outlet: Arc<dyn Outlet>,
         meta: &RequestMeta,
     ) -> SessionPeer {
         SessionPeer { session, outlet, progress_token: meta.progress_token.clone() }
     }
 
-    async fn ask_all(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
+    async fn ask_all(&self, questions: Vec<KeyedInputRequest>) -> Result<InputResponses, InputRefusal> {
         let not_offered = questions.iter().find(|question| !self.accepts(&question.ask));
         let (Some(session), None) = (&self.session, not_offered) else {
-            return Err(AskRefused::NotOffered(not_offered.map_or(AskKind::Elicit, |q| q.ask.kind)));
+            return Err(InputRefusal::NotOffered(
+                not_offered.map_or(InputRequestKind::Elicit, |q| q.ask.kind),
+            ));
         };
         let mut waiting = Vec::with_capacity(questions.len());
         for question in questions {
-            let (id, answer) = session.ask(&question.ask, &*self.outlet).map_err(AskRefused::Failed)?;
+            let (id, answer) = session.ask(&question.ask, &*self.outlet).map_err(InputRefusal::Failed)?;
             waiting.push((question.key, answer, OpenQuestion { session, outlet: &*self.outlet, id }));
         }
-        let mut answers = Answers::new();
+        let mut answers = InputResponses::new();
         for (key, answer, _open) in waiting {
-            let gone = |why: &str| Err(AskRefused::Failed(why.to_owned()));
+            let gone = |why: &str| Err(InputRefusal::Failed(why.to_owned()));
             let answer = tokio::select! {
                 () = session.input_over.cancelled() => gone("the client has gone"),
                 answer = answer => answer.unwrap_or_else(|_| gone("the session was closed")),
@@ -67,14 +72,14 @@ impl SessionPeer {
     }
 }
 
-/// Returns where to say what concerns a call: its own stream may have ended with its answer.
-fn outlet_of<'a>(session: &'a Session, outlet: &'a dyn Outlet) -> &'a dyn Outlet {
+/// Returns the outlet for messages of a call: its own stream may have ended with its response.
+fn outlet_of<'a>(session: &'a McpSession, outlet: &'a dyn Outlet) -> &'a dyn Outlet {
     if outlet.is_closed() { &*session.home } else { outlet }
 }
 
-/// A question that nobody waits for any more when this is dropped. The client takes it off the screen then.
+/// A pending input request. When this is dropped, the client is told to cancel it.
 struct OpenQuestion<'a> {
-    session: &'a Session,
+    session: &'a McpSession,
     outlet: &'a dyn Outlet,
     id: u64,
 }
@@ -85,7 +90,8 @@ impl Drop for OpenQuestion<'_> {
             return;
         }
         let params = json!({ "requestId": self.id, "reason": "no longer needed" });
-        let message = Clean::guarded(rpc::notification("notifications/cancelled", &params));
+        let message =
+            RedactedMessage::already_redacted(rpc::notification("notifications/cancelled", &params));
         outlet_of(self.session, self.outlet).notify(message);
     }
 }
@@ -98,21 +104,21 @@ impl Peer for SessionPeer {
     }
 
     fn log(&self, message: LogMessage) {
-        // Without a session nobody could have asked for less, or for any.
+        // Without a session, no log level can be set.
         if self.session.as_ref().is_some_and(|session| session.wants_log(message.level)) {
             self.outlet.notify(log_notification(message));
         }
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         Box::pin(self.ask_all(questions))
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.session.as_ref().is_some_and(|session| session.offers().has(kind))
     }
 
-    fn accepts(&self, ask: &Ask) -> bool {
+    fn accepts(&self, ask: &InputRequest) -> bool {
         self.session.as_ref().is_some_and(|session| session.offers().accepts(ask))
     }
 
@@ -128,53 +134,53 @@ impl Peer for SessionPeer {
         self.session.as_ref().map(|session| session.id.as_str())
     }
 
-    fn gone(&self) -> BoxFuture<'_, ()> {
+    fn disconnected(&self) -> BoxFuture<'_, ()> {
         match &self.session {
             Some(session) => Box::pin(session.input_over.cancelled()),
             None => Box::pin(std::future::pending()),
         }
     }
 
-    fn elicited(&self, said: Map<String, Value>) {
+    fn elicitation_completed(&self, said: Map<String, Value>) {
         let Some(session) = self.session.as_ref().filter(|session| session.offers().elicit_url) else {
             return;
         };
         let message = rpc::notification("notifications/elicitation/complete", &Value::Object(said));
-        outlet_of(session, &*self.outlet).notify(Clean::guarded(message));
+        outlet_of(session, &*self.outlet).notify(RedactedMessage::already_redacted(message));
     }
 
-    fn let_go(&self) {
-        // Only a client that was given an id at the start of the stream can come back for the answer.
+    fn close_connection(&self) {
+        // Only a client that got an event id at the start of the stream can resume it.
         if self.session.as_ref().is_some_and(|session| session.revision().primes_streams()) {
             self.outlet.let_go();
         }
     }
 }
 
-/// A peer that is asked by ending the round, and answers by calling again.
+/// A client that is asked by ending the round with `input_required`, and answers by calling again.
 pub(crate) struct RoundPeer {
     outlet: Arc<dyn Outlet>,
     progress_token: Option<Value>,
     log_level: Option<LogLevel>,
-    offers: Offers,
-    /// The same in the client's own words.
+    offers: ClientCapabilities,
+    /// The same as raw JSON.
     capabilities: Option<Box<RawValue>>,
-    /// From this round, and from those before it as far as they are still needed.
-    answers: Answers,
+    /// From this round, and from earlier ones as far as still needed.
+    answers: InputResponses,
     state: Option<String>,
     approved: Option<String>,
-    /// Of the connection, where it is one that lasts.
-    session: Option<Arc<Session>>,
+    /// The session of the connection, if it has one.
+    session: Option<Arc<McpSession>>,
 }
 
 impl RoundPeer {
     pub(crate) fn new(
         outlet: Arc<dyn Outlet>,
         meta: &RequestMeta,
-        earlier: Earlier,
-        session: Option<Arc<Session>>,
+        earlier: PreviousRounds,
+        session: Option<Arc<McpSession>>,
     ) -> RoundPeer {
-        let Left { answers, state, approved } = earlier.left;
+        let RoundMemory { answers, state, approved } = earlier.left;
         let offers = meta.offers.unwrap_or_default();
         let (progress_token, log_level) = (meta.progress_token.clone(), meta.log_level);
         let capabilities = meta.capabilities.clone();
@@ -191,25 +197,26 @@ impl RoundPeer {
         }
     }
 
-    pub(crate) fn answers(&self) -> &Answers {
+    pub(crate) fn answers(&self) -> &InputResponses {
         &self.answers
     }
 
-    /// Returns what the next round needs of this one.
+    /// Returns the state that the next round needs.
     ///
-    /// Whoever has nothing to remember has only asked: what the call remembered so far still counts, and nobody took the
-    /// answers that it waits for. A call that leaves something has had them, and may ask something else under the same key.
-    pub(crate) fn leaves(&self, input: &InputRequired) -> Left {
+    /// If the call stores no new state, only a layer has asked: the earlier state still counts, and its pending
+    /// answers were not consumed. A call that stores state has consumed its answers, and may ask something else
+    /// under the same key.
+    pub(crate) fn leaves(&self, input: &InputRequired) -> RoundMemory {
         let (mut answers, approved) = (self.answers.clone(), input.approved.clone());
         if input.state.is_none() {
-            return Left { answers, state: self.state.clone(), approved };
+            return RoundMemory { answers, state: self.state.clone(), approved };
         }
         answers.retain(|key, _| key.starts_with(OWN_KEYS));
-        Left { answers, state: input.state.clone(), approved }
+        RoundMemory { answers, state: input.state.clone(), approved }
     }
 
-    fn ask_now(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
-        let (mut known, mut open) = (Answers::new(), Vec::new());
+    fn ask_now(&self, questions: Vec<KeyedInputRequest>) -> Result<InputResponses, InputRefusal> {
+        let (mut known, mut open) = (InputResponses::new(), Vec::new());
         for question in questions {
             match self.answers.get(&question.key) {
                 Some(answer) if question.ask.kind.is_answer(answer) => {
@@ -222,9 +229,9 @@ impl RoundPeer {
             return Ok(known);
         }
         if let Some(question) = open.iter().find(|question| !self.accepts(&question.ask)) {
-            return Err(AskRefused::NotOffered(question.ask.kind));
+            return Err(InputRefusal::NotOffered(question.ask.kind));
         }
-        Err(AskRefused::NextRound(InputRequired {
+        Err(InputRefusal::NextRound(InputRequired {
             questions: open,
             state: None,
             more: Map::new(),
@@ -246,16 +253,16 @@ impl Peer for RoundPeer {
         }
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         let answer = self.ask_now(questions);
         Box::pin(async move { answer })
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.offers.has(kind)
     }
 
-    fn accepts(&self, ask: &Ask) -> bool {
+    fn accepts(&self, ask: &InputRequest) -> bool {
         self.offers.accepts(ask)
     }
 
@@ -267,7 +274,7 @@ impl Peer for RoundPeer {
         self.approved.as_deref()
     }
 
-    fn round(&self) -> Option<&Answers> {
+    fn round(&self) -> Option<&InputResponses> {
         Some(&self.answers)
     }
 
@@ -280,7 +287,7 @@ impl Peer for RoundPeer {
         self.log_level
     }
 
-    fn gone(&self) -> BoxFuture<'_, ()> {
+    fn disconnected(&self) -> BoxFuture<'_, ()> {
         match &self.session {
             Some(session) => Box::pin(session.input_over.cancelled()),
             None => Box::pin(std::future::pending()),
@@ -291,18 +298,19 @@ impl Peer for RoundPeer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::Stream;
+    use crate::stream::ClientStream;
 
     #[test]
     fn answers_are_kept_until_somebody_has_taken_them() {
-        let said = |keys: &[&str]| keys.iter().map(|key| ((*key).to_owned(), json!({}))).collect::<Answers>();
+        let said =
+            |keys: &[&str]| keys.iter().map(|key| ((*key).to_owned(), json!({}))).collect::<InputResponses>();
         let left = |keys: &[&str], state: &str| {
             let (answers, state) = (said(keys), Some(state.to_owned()));
-            Left { answers, state, approved: None }
+            RoundMemory { answers, state, approved: None }
         };
         let brought = left(&["name", "portcullis_approval_1"], "parked");
-        let earlier = Earlier::of(brought.clone());
-        let round = RoundPeer::new(Stream::resumable(), &RequestMeta::default(), earlier, None);
+        let earlier = PreviousRounds::of(brought.clone());
+        let round = RoundPeer::new(ClientStream::resumable(), &RequestMeta::default(), earlier, None);
         let asks = |state: Option<&str>| InputRequired {
             questions: Vec::new(),
             state: state.map(str::to_owned),

@@ -1,18 +1,17 @@
-//! Finding tools without listing them all.
+//! Tool search: `find_tools` and `call_tool`, instead of a list of all tools.
 //!
-//! A client that is set to search sees the native tools and two more: `find_tools` looks through the tools of all other
-//! servers that the client may see, `call_tool` calls one of them. Neither is a side door: what `call_tool` names is the
-//! call that goes down the road, under its own name (`dispatch`), and `find_tools` tells of nothing that a list would
-//! have hidden.
+//! A client in search mode sees the native tools and these two. `find_tools` searches the tools of all upstream
+//! servers that the client may see; `call_tool` calls one of them. Neither bypasses a check: `dispatch` replaces
+//! `call_tool` with the named tool before the gate, and `find_tools` returns nothing that a list would hide.
 
 mod rank;
 #[cfg(test)]
 mod test_tools;
+mod tokenize;
 mod topics;
-mod words;
 
 use portcullis_core::{
-    Arguments, BoxFuture, Call, Caller, Catalog, Content, Effect, Gate, Limits, Outcome, Output, Permit,
+    Arguments, BoxFuture, Call, CallLimits, Caller, Catalog, Content, Effect, Gate, Outcome, Output, Permit,
     Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView,
 };
 use portcullis_wire::render;
@@ -24,20 +23,20 @@ use std::sync::{Arc, OnceLock, Weak};
 
 pub(crate) const FIND: &str = "find_tools";
 pub(crate) const CALL: &str = "call_tool";
-/// How many tools are told of at once, and how many where nobody says how many.
+/// Maximum and default of `limit`.
 const FOUND_MAX: usize = 50;
 const FOUND_USUALLY: usize = 8;
-/// How many words of a query are looked for.
+/// Words of a query.
 const QUERY_WORDS_MAX: usize = 32;
-/// How long a question may be.
+/// Length of a query.
 const QUERY_CHARS_MAX: usize = 500;
-/// How much of a description is told before a tool is chosen.
+/// Length of a description in the results.
 const DESCRIPTION_CHARS_MAX: usize = 600;
-/// Of how many servers it is said what they are about, in how many words, and how many more are named.
+/// Servers that are described with their topics, topics of each, and further servers that are only named.
 const SERVERS_TOLD_MAX: usize = 40;
 const TOPICS_MAX: usize = 6;
 const SERVERS_NAMED_MAX: usize = 400;
-/// What a client is told that can find nothing. Whether there is anything is nobody's business whom it is not open to.
+/// Shown to a client that can find nothing. It must not reveal whether there are hidden tools.
 const NOTHING_OPEN: &str = "At the moment no tool of another server is open to this client.";
 
 const FIND_SPEC: ToolSpec = ToolSpec {
@@ -46,7 +45,7 @@ const FIND_SPEC: ToolSpec = ToolSpec {
     description: "Finds tools of other servers by what they do. Returns names, descriptions and input schemas, best first; call one with `call_tool`. Use it before you conclude that something cannot be done.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: portcullis_core::Example {
         what: "Find what opens an issue",
         arguments: r#"{"query": "create an issue"}"#,
@@ -57,25 +56,25 @@ const CALL_SPEC: ToolSpec = ToolSpec {
     name: CALL,
     title: "Call a found tool",
     description: "Calls a tool that `find_tools` found, with arguments that fit its input schema. The same rules and approvals hold as for any other call.",
-    // What it really does is what the named tool does; it is that one that is decided about. What clients are told is below.
+    // The gate decides on the named tool, not on this one. `advertised_as` below sets what clients see.
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: portcullis_core::Example {
         what: "Call a tool by its name",
         arguments: r#"{"name": "github_create_issue", "arguments": {"title": "…"}}"#,
     },
 };
 
-/// The provider of both. It learns of the gate once that is built.
+/// The provider of both tools. It gets the gate after that is built.
 #[derive(Clone)]
-pub struct Search {
+pub struct ToolSearch {
     gate: Arc<OnceLock<Weak<Gate>>>,
     tools: Vec<Arc<ToolDef>>,
 }
 
-impl Default for Search {
-    fn default() -> Search {
+impl Default for ToolSearch {
+    fn default() -> ToolSearch {
         let find = json!({
             "type": "object",
             "properties": {
@@ -95,31 +94,31 @@ impl Default for Search {
             "additionalProperties": false,
         });
         let tool = |spec, schema| ToolDef::new(spec, schema, None).seen_by(ToolView::Search);
-        // Clients let tools run by themselves that are said to be harmless, and this one may be any tool.
-        let call = tool(CALL_SPEC, call).told_as(Effect::Destroy, Reach::Outside);
-        Search { gate: Arc::default(), tools: vec![Arc::new(tool(FIND_SPEC, find)), Arc::new(call)] }
+        // Clients run tools without confirmation that claim to be harmless, and this one may be any tool.
+        let call = tool(CALL_SPEC, call).advertised_as(Effect::Destroy, Reach::Outside);
+        ToolSearch { gate: Arc::default(), tools: vec![Arc::new(tool(FIND_SPEC, find)), Arc::new(call)] }
     }
 }
 
 #[derive(Deserialize)]
-struct Wanted {
+struct FindToolsArgs {
     #[serde(default)]
     query: String,
     server: Option<String>,
     limit: Option<usize>,
 }
 
-impl Search {
-    /// Says what is searched.
+impl ToolSearch {
+    /// Sets the gate whose tools are searched.
     pub fn searches(&self, gate: &Arc<Gate>) {
         let _ = self.gate.set(Arc::downgrade(gate));
     }
 
     fn find(gate: &Gate, call: &Call) -> Outcome {
         let value = call.arguments.value().map_err(ToolError::invalid_args)?;
-        let wanted: Wanted = serde_json::from_value(value.clone())
+        let wanted: FindToolsArgs = serde_json::from_value(value.clone())
             .map_err(|error| ToolError::invalid_args(error.to_string()))?;
-        let visible = gate.found(&call.caller);
+        let visible = gate.searchable_tools(&call.caller);
         let tools: Vec<&ToolDef> = visible
             .iter()
             .filter(|tool| wanted.server.is_none() || tool.server == wanted.server)
@@ -127,13 +126,13 @@ impl Search {
             .collect();
         let mut words = rank::wanted(&wanted.query);
         words.truncate(QUERY_WORDS_MAX);
-        // Who asks for nothing but a server wants to see what it has.
+        // A query with only a server lists its tools.
         let lists = words.is_empty() && wanted.server.is_some();
         let ranked = if lists { (0..tools.len()).collect() } else { rank::rank(&tools, &words) };
         let limit = wanted.limit.unwrap_or(FOUND_USUALLY).clamp(1, FOUND_MAX);
         let found: Vec<Value> = ranked.iter().take(limit).map(|at| shown(tools[*at])).collect();
         let text = if found.is_empty() {
-            format!("No tool fits. {}", told(&visible))
+            format!("No tool fits. {}", describe_servers(&visible))
         } else {
             let mut text = serde_json::to_string_pretty(&found).unwrap_or_default();
             if ranked.len() > found.len() {
@@ -159,7 +158,7 @@ fn shown(tool: &ToolDef) -> Value {
         "description": beginning(&tool.description),
         "inputSchema": tool.input_schema,
     });
-    // As a list has them, for those who decide by them.
+    // With annotations, as in a list, for clients that decide by them.
     let listed = serde_json::from_str(render::tool(tool).get()).ok();
     if let Some(Listed { annotations: Some(annotations) }) = listed {
         shown["annotations"] = annotations;
@@ -167,19 +166,20 @@ fn shown(tool: &ToolDef) -> Value {
     shown
 }
 
-/// Returns as much of a description as is told, in whole words: a part of one may be a part of a secret.
+/// Truncates a description at a word boundary: part of a word may be part of a secret.
 fn beginning(description: &str) -> String {
     let Some((end, _)) = description.char_indices().nth(DESCRIPTION_CHARS_MAX) else {
         return description.to_owned();
     };
     let head = &description[..end];
-    // Where there are no spaces, any letter may be a word.
-    let end = head.rfind(|c: char| c.is_whitespace() || words::has_no_spaces(c)).unwrap_or_default();
+    // In a script without spaces, any character may end a word.
+    let end =
+        head.rfind(|c: char| c.is_whitespace() || tokenize::is_unsegmented_script(c)).unwrap_or_default();
     format!("{}…", &head[..end])
 }
 
-/// Says which servers there are and what they are about.
-fn told(tools: &[Arc<ToolDef>]) -> String {
+/// Describes the servers with their topics.
+fn describe_servers(tools: &[Arc<ToolDef>]) -> String {
     let mut servers: BTreeMap<&str, Vec<&ToolDef>> = BTreeMap::new();
     for tool in tools {
         servers.entry(tool.server.as_deref().unwrap_or_default()).or_default().push(tool);
@@ -206,12 +206,12 @@ fn told(tools: &[Arc<ToolDef>]) -> String {
     text
 }
 
-/// Says what this caller can find, and call.
+/// Describes what this caller can find and call.
 pub(crate) fn within_reach(gate: &Gate, caller: &Caller) -> String {
-    told(&gate.found(caller))
+    describe_servers(&gate.searchable_tools(caller))
 }
 
-/// Writes one of the two with what can be found.
+/// Adds that to the description of one of the two tools.
 pub(crate) fn described(within_reach: &str, mut definition: Value) -> Value {
     let said = definition["description"].as_str().unwrap_or_default();
     definition["description"] = format!("{said}\n\n{within_reach}").into();
@@ -223,8 +223,8 @@ pub(crate) fn is_own(tool: &ToolDef) -> bool {
     tool.view == Some(ToolView::Search) && (tool.name == FIND || tool.name == CALL)
 }
 
-/// What a call of `call_tool` names: the call that is really made. `None` where it names none; then it is a call of
-/// `call_tool` itself, and its schema says what is wrong with it.
+/// Returns the call that a `call_tool` call names. `None` if it names none; then the call is validated against the
+/// schema of `call_tool` itself.
 pub(crate) fn named(
     arguments: Option<&RawValue>,
     bytes_max: impl FnOnce(&str) -> usize,
@@ -242,7 +242,7 @@ pub(crate) fn named(
     let arguments = if is_object(raw) {
         Arguments::at_most(bytes_max(&named.name), raw)
     } else {
-        // Some models write an object within an object as a text.
+        // Some models send the nested object as a JSON string.
         let text: String = serde_json::from_str(raw.get()).ok()?;
         let raw = RawValue::from_string(text).ok().filter(|raw| is_object(raw))?;
         Arguments::at_most(bytes_max(&named.name), &raw)
@@ -250,7 +250,7 @@ pub(crate) fn named(
     Some((named.name, arguments))
 }
 
-impl Provider for Search {
+impl Provider for ToolSearch {
     fn name(&self) -> &str {
         "search"
     }
@@ -263,7 +263,7 @@ impl Provider for Search {
         Box::pin(async move {
             match &call.target {
                 Target::Tool(name) if name == FIND => {}
-                // The transport puts the named tool in its place, and what names none does not fit the schema.
+                // `dispatch` has replaced calls that name a tool; others fail validation.
                 Target::Tool(name) if name == CALL => {
                     return Err(ToolError::invalid_args(format!("`{CALL}` cannot call itself"))
                         .hint(format!("`{FIND}` tells which tools there are")));
@@ -272,8 +272,8 @@ impl Provider for Search {
             }
             let gate = self.gate.get().and_then(Weak::upgrade);
             let gate = gate.ok_or_else(|| ToolError::unavailable("the hub is not ready yet"))?;
-            // Where there are many tools this takes a while, in which others go on.
-            let finding = tokio::task::spawn_blocking(move || Search::find(&gate, &call));
+            // With many tools this takes a while, so it runs on a blocking thread.
+            let finding = tokio::task::spawn_blocking(move || ToolSearch::find(&gate, &call));
             finding.await.unwrap_or_else(|error| Err(ToolError::internal(error)))
         })
     }

@@ -1,6 +1,8 @@
 use super::test_tools::{all, foreign};
 use super::*;
-use portcullis_core::{CallCtx, Client, Layer, Listing, Next, Origin, Registry, Scope, Shows};
+use portcullis_core::{
+    CallCtx, Client, Layer, Next, Origin, PolicySubject, Registry, Scope, VisibilityFilter,
+};
 
 /// A server with some tools.
 struct Server(Vec<Arc<ToolDef>>);
@@ -19,7 +21,7 @@ impl Provider for Server {
     }
 }
 
-/// Shows a client nothing of other servers.
+/// A layer that hides other servers' tools.
 struct HidesOthers;
 
 impl Layer for HidesOthers {
@@ -27,8 +29,8 @@ impl Layer for HidesOthers {
         next.run(call)
     }
 
-    fn shows<'a>(&'a self, _: &'a Caller) -> Shows<'a> {
-        Box::new(|listing: &Listing<'_>| listing.in_every_scope)
+    fn visibility_filter<'a>(&'a self, _: &'a Caller) -> VisibilityFilter<'a> {
+        Box::new(|listing: &PolicySubject<'_>| listing.in_every_scope)
     }
 }
 
@@ -41,7 +43,7 @@ fn caller() -> Caller {
 }
 
 fn gate(tools: Vec<ToolDef>, layers: Vec<Box<dyn Layer>>) -> Arc<Gate> {
-    let (registry, search) = (Registry::default(), Search::default());
+    let (registry, search) = (Registry::default(), ToolSearch::default());
     registry.add(search.clone()).unwrap();
     registry.add(Server(tools.into_iter().map(Arc::new).collect())).unwrap();
     let gate = Arc::new(Gate::new(registry, layers));
@@ -72,11 +74,11 @@ fn what_may_be_any_tool_is_not_said_to_be_harmless() {
         ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"]
             .map(|hint| definition["annotations"][hint].as_bool().unwrap())
     };
-    let search = Search::default();
+    let search = ToolSearch::default();
     let [find, call] = search.tools.as_slice() else { panic!("not two") };
     assert_eq!(hints(find), [true, false, true, false]);
     assert_eq!(hints(call), [false, true, false, true]);
-    // For the rules, it is only the way to another tool.
+    // For the policy it is only a way to another tool.
     assert_eq!((call.effect, call.reach), (Effect::Read, Reach::Local));
 }
 
@@ -161,7 +163,7 @@ fn a_call_names_another_in_the_shapes_that_models_write() {
     ] {
         assert_eq!(named(wrong), None, "{wrong}");
     }
-    // What is too long for the tool is so in either shape.
+    // The size limit holds for both shapes.
     let long = r#"{"name": "x", "arguments": "{\"text\": \"0123456789abcdef\"}"}"#;
     let raw = RawValue::from_string(long.to_owned()).unwrap();
     let (_, arguments) = super::named(Some(&raw), |_| 20).unwrap();

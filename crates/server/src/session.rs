@@ -1,14 +1,16 @@
-//! What a client of the older revisions has between two messages.
+//! MCP sessions of the older protocol revisions: negotiated capabilities, subscriptions, in-flight requests, streams.
 
-use crate::clean::Clean;
-use crate::hub::{Hub, HubLimits, Known, SessionCounts};
-use crate::stream::{Outlet, Stream};
+use crate::egress_filter::RedactedMessage;
+use crate::hub::{AdmittedClients, Hub, HubLimits, SessionCounts};
+use crate::stream::{ClientStream, Outlet};
 use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use portcullis_core::{Ask, AskRefused, Audience, Client, Limit, LogLevel, Watch};
-use portcullis_wire::era::{self, Offers};
-use portcullis_wire::{Id, Revision, RpcError, rpc};
+use portcullis_core::{
+    Client, ClientBridge, InputRefusal, InputRequest, Limit, LogLevel, ResourceSubscription,
+};
+use portcullis_wire::era::{self, ClientCapabilities};
+use portcullis_wire::{RequestId, Revision, RpcError, rpc};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -17,82 +19,85 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// How many resources one session may watch.
+/// Resource subscriptions of one session.
 const SUBSCRIPTIONS_MAX: usize = 1_000;
-/// How many finished streams a session keeps for a client that comes back.
+/// Streams that a session keeps for a client that resumes.
 const STREAMS_MAX: usize = 32;
-/// How many bytes those may take together.
+/// Bytes of all of them.
 const STREAMS_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How often sessions are looked at for being idle.
+/// Interval of the sweep for idle sessions.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
-/// How many questions to one client may be open.
+/// Pending requests from the hub to one client.
 const QUESTIONS_MAX: usize = 64;
 
 #[derive(Debug, Clone)]
-struct Negotiated {
+struct SessionNegotiation {
     revision: Revision,
-    offers: Offers,
-    /// The same in the client's own words.
+    offers: ClientCapabilities,
+    /// The same as raw JSON.
     capabilities: Map<String, Value>,
 }
 
-type QuestionResult = Result<Value, AskRefused>;
+type QuestionResult = Result<Value, InputRefusal>;
 
 /// One session.
-pub(crate) struct Session {
+pub(crate) struct McpSession {
     pub(crate) id: String,
-    /// As it is known now, which may be with another scope than when the session began.
+    /// With its current scope, which may differ from that at the start of the session.
     client: ArcSwap<Client>,
     pub(crate) transport: &'static str,
-    negotiated: OnceLock<Negotiated>,
+    negotiated: OnceLock<SessionNegotiation>,
     log_level: AtomicU8,
-    subscriptions: Mutex<BTreeMap<String, Watch>>,
-    in_flight: Mutex<HashMap<Id, CancellationToken>>,
+    subscriptions: Mutex<BTreeMap<String, ResourceSubscription>>,
+    in_flight: Mutex<HashMap<RequestId, CancellationToken>>,
     questions: Mutex<HashMap<u64, oneshot::Sender<QuestionResult>>>,
     next_question: AtomicU64,
-    /// Where messages go that belong to no request.
+    /// Receives messages that belong to no request.
     pub(crate) home: Arc<dyn Outlet>,
     streams: Mutex<Streams>,
     started: Instant,
     last_used_ms: AtomicU64,
-    /// Of all its streams; as long as there are any it is not idle.
+    /// Readers of all its streams; with any, the session is not idle.
     readers: AtomicUsize,
-    /// Of its own stream.
+    /// Readers of the session's own stream.
     home_readers: AtomicUsize,
     pub(crate) closed: CancellationToken,
-    /// Cancelled when no more requests will come: whoever only listens need not be told any more.
+    /// Cancelled when the input ends, so that listening requests end too.
     pub(crate) input_over: CancellationToken,
 }
 
 #[derive(Default)]
 struct Streams {
     next: u32,
-    recent: VecDeque<(String, Arc<Stream>)>,
+    recent: VecDeque<(String, Arc<ClientStream>)>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Session {
+impl McpSession {
     pub(crate) fn new(
         client: Arc<Client>,
         transport: &'static str,
         home: Arc<dyn Outlet>,
-    ) -> Result<Arc<Session>, RpcError> {
-        let session = Session::with_streams(client, transport, home, Streams::default())?;
-        // Its connection is there as long as the session is, so it is never idle.
+    ) -> Result<Arc<McpSession>, RpcError> {
+        let session = McpSession::with_streams(client, transport, home, Streams::default())?;
+        // The connection lasts as long as the session, so it is never idle.
         session.readers.store(1, Ordering::Relaxed);
         session.home_readers.store(1, Ordering::Relaxed);
         Ok(session)
     }
 
-    /// Returns a session whose own stream can be read and taken up again.
-    pub(crate) fn streaming(client: Arc<Client>, transport: &'static str) -> Result<Arc<Session>, RpcError> {
-        let home = Stream::resumable();
+    /// Returns a session whose own stream can be resumed.
+    pub(crate) fn streaming(
+        client: Arc<Client>,
+        transport: &'static str,
+    ) -> Result<Arc<McpSession>, RpcError> {
+        let home = ClientStream::resumable();
         let name = home.named(|| "s0".to_owned()).to_owned();
         let streams = Streams { next: 1, recent: VecDeque::from([(name, home.clone())]) };
-        Session::with_streams(client, transport, home, streams)
+        McpSession::with_streams(client, transport, home, streams)
     }
 
     fn with_streams(
@@ -100,8 +105,8 @@ impl Session {
         transport: &'static str,
         home: Arc<dyn Outlet>,
         streams: Streams,
-    ) -> Result<Arc<Session>, RpcError> {
-        Ok(Arc::new(Session {
+    ) -> Result<Arc<McpSession>, RpcError> {
+        Ok(Arc::new(McpSession {
             id: random_id()?,
             client: ArcSwap::new(client),
             transport,
@@ -122,15 +127,15 @@ impl Session {
         }))
     }
 
-    /// Remembers what `initialize` agreed on. Only the first one counts.
+    /// Stores the result of `initialize`. Only the first one counts.
     pub(crate) fn negotiate(
         &self,
         revision: Revision,
         capabilities: Map<String, Value>,
     ) -> Result<(), RpcError> {
-        let offers = Offers::of(&capabilities);
+        let offers = ClientCapabilities::of(&capabilities);
         self.negotiated
-            .set(Negotiated { revision, offers, capabilities })
+            .set(SessionNegotiation { revision, offers, capabilities })
             .map_err(|_| RpcError::invalid_request("the session is initialized already"))
     }
 
@@ -150,24 +155,25 @@ impl Session {
         self.client.load().name == name
     }
 
-    /// Returns whether its client is the local one, who shows no token.
+    /// Returns whether this is the local client, which has no token.
     fn is_local(&self) -> bool {
         !matches!(self.transport, "http" | "sse")
     }
 
-    /// Returns whether somebody reads what belongs to no request.
+    /// Returns whether a client reads the session's own stream.
     pub(crate) fn is_reached(&self) -> bool {
         self.home_readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Counts a reader of one of its streams, until what this returns is called or dropped. It is not idle so long.
-    pub(crate) fn reading(self: &Arc<Self>, stream: &Stream) -> Box<dyn FnOnce() + Send> {
+    /// Counts a reader of a stream until the returned function is called or dropped. Meanwhile the session is not
+    /// idle.
+    pub(crate) fn reading(self: &Arc<Self>, stream: &ClientStream) -> Box<dyn FnOnce() + Send> {
         let of_home = std::ptr::addr_eq(Arc::as_ptr(&self.home), std::ptr::from_ref(stream));
         self.readers.fetch_add(1, Ordering::Relaxed);
         if of_home {
             self.home_readers.fetch_add(1, Ordering::Relaxed);
         }
-        let reading = Reading { session: self.clone(), of_home };
+        let reading = StreamReaderGuard { session: self.clone(), of_home };
         Box::new(move || drop(reading))
     }
 
@@ -175,7 +181,7 @@ impl Session {
         self.started
     }
 
-    pub(crate) fn offers(&self) -> Offers {
+    pub(crate) fn offers(&self) -> ClientCapabilities {
         self.negotiated.get().map(|negotiated| negotiated.offers).unwrap_or_default()
     }
 
@@ -198,21 +204,22 @@ impl Session {
         level as u8 >= self.log_level.load(Ordering::Relaxed)
     }
 
-    /// Subscribes to a resource. A client that asks again is judged again.
+    /// Subscribes to a resource. A repeated subscription is authorized again.
     pub(crate) fn subscribe(
         &self,
         uri: String,
-        watch: impl FnOnce(&str) -> Result<Watch, RpcError>,
+        watch: impl FnOnce(&str) -> Result<ResourceSubscription, RpcError>,
     ) -> Result<(), RpcError> {
         let mut subscriptions = lock(&self.subscriptions);
-        // Under the lock under which they go when it is closed.
+        // Checked under the lock that `close` takes to remove subscriptions.
         if self.closed.is_cancelled() {
             return Err(RpcError::invalid_request("the session is closed; send `initialize` again"));
         }
         if subscriptions.len() >= SUBSCRIPTIONS_MAX && !subscriptions.contains_key(&uri) {
             Limit::Subscriptions.hit();
-            let reason =
-                format!("at most {SUBSCRIPTIONS_MAX} resources can be watched; unsubscribe some first");
+            let reason = format!(
+                "at most {SUBSCRIPTIONS_MAX} resource subscriptions are allowed; unsubscribe some first"
+            );
             return Err(RpcError::invalid_params(reason));
         }
         let watch = watch(&uri)?;
@@ -232,38 +239,38 @@ impl Session {
         lock(&self.subscriptions).keys().cloned().collect()
     }
 
-    /// Notes a request as under way, so that it can be cancelled by its id.
+    /// Registers an in-flight request, so that it can be cancelled by its id.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        id: &Id,
+        id: &RequestId,
         cancel: &CancellationToken,
         max: usize,
-    ) -> Result<InFlight, RpcError> {
+    ) -> Result<InFlightRequestGuard, RpcError> {
         let mut in_flight = lock(&self.in_flight);
         if in_flight.contains_key(id) {
-            return Err(RpcError::invalid_request("`id` is in use by a request that is still under way"));
+            return Err(RpcError::invalid_request("`id` is in use by a request in flight"));
         }
         if in_flight.len() >= max {
             Limit::InFlight.hit();
-            let reason = format!("{max} requests are under way already; wait for some to finish");
+            let reason = format!("{max} requests are in flight already; wait for some to finish");
             return Err(RpcError::new(rpc::SERVER_ERROR, reason));
         }
-        // As long as it is under way the session is not idle, and its end is noted.
+        // While it is in flight the session is not idle, and its end updates the idle time.
         in_flight.insert(id.clone(), cancel.clone());
-        Ok(InFlight { session: self.clone(), id: id.clone() })
+        Ok(InFlightRequestGuard { session: self.clone(), id: id.clone() })
     }
 
-    /// Cancels a request. One that has finished is none of anyone's business any more.
-    pub(crate) fn cancel(&self, id: &Id) {
+    /// Cancels a request. One that has finished is ignored.
+    pub(crate) fn cancel(&self, id: &RequestId) {
         if let Some(cancel) = lock(&self.in_flight).get(id) {
             cancel.cancel();
         }
     }
 
-    /// Sends a question to the client and returns where its answer will come.
+    /// Sends a request to the client and returns its id and the receiver of the answer.
     pub(crate) fn ask(
         &self,
-        ask: &Ask,
+        ask: &InputRequest,
         outlet: &dyn Outlet,
     ) -> Result<(u64, oneshot::Receiver<QuestionResult>), String> {
         let id = self.next_question.fetch_add(1, Ordering::Relaxed);
@@ -273,38 +280,42 @@ impl Session {
             questions.retain(|_, sender| !sender.is_closed());
             if questions.len() >= QUESTIONS_MAX {
                 Limit::Questions.hit();
-                return Err(format!("{QUESTIONS_MAX} questions to this client are open already"));
+                return Err(format!("{QUESTIONS_MAX} requests to this client are pending already"));
             }
             questions.insert(id, sender);
         }
         let params = era::ask_params(ask, || random_id().ok());
-        outlet.deliver(Clean::guarded(rpc::request(id, era::ask_method(ask.kind), &params)));
+        outlet.deliver(RedactedMessage::already_redacted(rpc::request(
+            id,
+            era::ask_method(ask.kind),
+            &params,
+        )));
         Ok((id, receiver))
     }
 
-    /// Takes a question back, and returns whether it was still open.
+    /// Removes a pending request, and returns whether it was there.
     pub(crate) fn withdraw(&self, question: u64) -> bool {
         lock(&self.questions).remove(&question).is_some()
     }
 
-    /// Takes the client's answer to a question. An answer to no question is ignored.
-    pub(crate) fn answer(&self, response: &portcullis_wire::Response<'_>) {
-        let Id::Number(id) = &response.id else { return };
+    /// Handles the client's response. One with an unknown id is ignored.
+    pub(crate) fn answer(&self, response: &portcullis_wire::RpcResponse<'_>) {
+        let RequestId::Number(id) = &response.id else { return };
         let Some(sender) = lock(&self.questions).remove(id) else { return };
         let result = match response.outcome {
             Ok(raw) => portcullis_core::json::parse_exact(raw.get())
-                .map_err(|error| AskRefused::Failed(error.to_string())),
-            Err(raw) => Err(rpc::said(raw).map_or_else(
-                || AskRefused::Failed(portcullis_core::json::printable(raw.get())),
-                AskRefused::Refused,
+                .map_err(|error| InputRefusal::Failed(error.to_string())),
+            Err(raw) => Err(rpc::parse_foreign_error(raw).map_or_else(
+                || InputRefusal::Failed(portcullis_core::json::printable(raw.get())),
+                InputRefusal::Refused,
             )),
         };
-        // The call that asked may be gone.
+        // The call that asked may have ended.
         let _ = sender.send(result);
     }
 
-    /// Keeps the stream of one request, so that the client can come back to it.
-    pub(crate) fn keep_stream(&self, stream: &Arc<Stream>) {
+    /// Keeps the stream of a request, so that the client can resume it.
+    pub(crate) fn keep_stream(&self, stream: &Arc<ClientStream>) {
         if !stream.is_resumable() {
             return;
         }
@@ -312,21 +323,21 @@ impl Session {
         let name = stream.named(|| format!("s{}", streams.next)).to_owned();
         streams.next += 1;
         streams.recent.push_back((name, stream.clone()));
-        // The session's own stream stays, and so does the new one; of the others the oldest goes.
+        // The session's own stream and the new one stay; of the others the oldest is evicted.
         let bytes =
             |streams: &Streams| streams.recent.iter().map(|(_, stream)| stream.bytes()).sum::<usize>();
         while streams.recent.len() > 2
             && (streams.recent.len() > STREAMS_MAX || bytes(&streams) > STREAMS_BYTES_MAX)
         {
-            // One that is done first: an answer that is still to come would have nowhere to go.
+            // A finished stream first: a pending response would be lost with its stream.
             let done = streams.recent.iter().skip(1).position(|(_, stream)| stream.is_done());
             let at = done.map_or(1, |at| at + 1);
             streams.recent.remove(at);
         }
     }
 
-    /// Finds the stream that an event id belongs to, and the event's number.
-    pub(crate) fn find_stream(&self, event_id: &str) -> Option<(Arc<Stream>, u64)> {
+    /// Finds the stream of an event id, and the event's number.
+    pub(crate) fn find_stream(&self, event_id: &str) -> Option<(Arc<ClientStream>, u64)> {
         let (name, seq) = event_id.rsplit_once('-')?;
         let streams = lock(&self.streams);
         let (_, stream) = streams.recent.iter().find(|(kept, _)| kept == name)?;
@@ -353,7 +364,7 @@ impl Session {
             cancel.cancel();
         }
         lock(&self.questions).clear();
-        // Whoever still holds the session, for what it was asked last, does not watch anything by that.
+        // A caller that still holds the session must not keep its subscriptions alive.
         let watches = std::mem::take(&mut *lock(&self.subscriptions));
         drop(watches);
         for (_, stream) in &lock(&self.streams).recent {
@@ -362,13 +373,13 @@ impl Session {
     }
 }
 
-/// A stream of a session that is read, until this is dropped.
-struct Reading {
-    session: Arc<Session>,
+/// Counts as a reader of a stream until dropped.
+struct StreamReaderGuard {
+    session: Arc<McpSession>,
     of_home: bool,
 }
 
-impl Drop for Reading {
+impl Drop for StreamReaderGuard {
     fn drop(&mut self) {
         if self.of_home {
             self.session.home_readers.fetch_sub(1, Ordering::Relaxed);
@@ -378,13 +389,13 @@ impl Drop for Reading {
     }
 }
 
-/// A request under way; gone from the table when dropped.
-pub(crate) struct InFlight {
-    session: Arc<Session>,
-    id: Id,
+/// An in-flight request; removed from the table when dropped.
+pub(crate) struct InFlightRequestGuard {
+    session: Arc<McpSession>,
+    id: RequestId,
 }
 
-impl Drop for InFlight {
+impl Drop for InFlightRequestGuard {
     fn drop(&mut self) {
         lock(&self.session.in_flight).remove(&self.id);
         self.session.touch();
@@ -393,25 +404,25 @@ impl Drop for InFlight {
 
 /// All sessions of a hub.
 pub(crate) struct Sessions {
-    all: Mutex<HashMap<String, Arc<Session>>>,
+    all: Mutex<HashMap<String, Arc<McpSession>>>,
     limits: HubLimits,
-    /// Told of clients that have closed their last one.
-    left: Box<Left>,
-    /// Told of clients that have other folders than before.
-    pub(crate) audience: OnceLock<Audience>,
+    /// Called when a client has closed its last session.
+    left: Box<ClientLeftHook>,
+    /// Notified when a client's roots change.
+    pub(crate) audience: OnceLock<ClientBridge>,
 }
 
-type Left = dyn Fn(&str) + Send + Sync;
+type ClientLeftHook = dyn Fn(&str) + Send + Sync;
 
 impl Sessions {
     pub(crate) fn new(limits: HubLimits, left: impl Fn(&str) + Send + Sync + 'static) -> Sessions {
         Sessions { all: Mutex::default(), limits, left: Box::new(left), audience: OnceLock::new() }
     }
 
-    /// Adds a session, or says why there is no room.
+    /// Adds a session, or fails if the limit is reached.
     ///
-    /// A client that fills its share loses its own idlest session; nobody else's is touched.
-    pub(crate) fn add(&self, session: &Arc<Session>) -> Result<(), RpcError> {
+    /// A client at its limit loses its own most idle session, never another client's.
+    pub(crate) fn add(&self, session: &Arc<McpSession>) -> Result<(), RpcError> {
         let client = session.client();
         let mut all = lock(&self.all);
         let own = all.values().filter(|other| other.is_of(&client.name)).count();
@@ -439,8 +450,8 @@ impl Sessions {
         Ok(())
     }
 
-    /// Finds a client's own session. Someone else's is not found.
-    pub(crate) fn find(&self, id: &str, client: &Client) -> Option<Arc<Session>> {
+    /// Finds a session of this client. Another client's session is not found.
+    pub(crate) fn find(&self, id: &str, client: &Client) -> Option<Arc<McpSession>> {
         let session = lock(&self.all).get(id).cloned()?;
         session.client().is(client).then(|| {
             session.touch();
@@ -458,7 +469,7 @@ impl Sessions {
         removed.is_some()
     }
 
-    /// Tells that a client has left, if it has no session any more.
+    /// Calls the hook if a client has no session any more.
     fn leaves(&self, name: &str) {
         let was_last = !lock(&self.all).values().any(|session| session.is_of(name));
         if was_last {
@@ -466,14 +477,14 @@ impl Sessions {
         }
     }
 
-    /// Hears that the folders of a client are others, or that it is there now, or no longer.
-    pub(crate) fn roots_changed(&self, session: &Session) {
+    /// Notifies that a client's roots changed, or that the client connected or disconnected.
+    pub(crate) fn roots_changed(&self, session: &McpSession) {
         if let Some(audience) = self.audience.get().filter(|_| session.offers().roots) {
             audience.roots_changed(&session.client().name);
         }
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+    pub(crate) fn all(&self) -> Vec<Arc<McpSession>> {
         lock(&self.all).values().cloned().collect()
     }
 
@@ -491,9 +502,9 @@ impl Sessions {
         counts
     }
 
-    /// Closes the sessions of clients that are known no more; the others see what they may see now. The local client has
-    /// no token to lose.
-    pub(crate) fn follow(&self, known: &Known) {
+    /// Closes the sessions of clients that are no longer admitted, and updates the scope of the others. The local
+    /// client has no token that could be revoked.
+    pub(crate) fn follow(&self, known: &AdmittedClients) {
         for session in self.all() {
             let was = session.client();
             let now = if session.is_local() { Some(known.local.clone()) } else { known.now(&was) };
@@ -503,7 +514,7 @@ impl Sessions {
             };
             let is_called_otherwise = now.name != was.name;
             session.client.store(now);
-            // The local client is called what the configuration says.
+            // The configuration may have renamed the local client.
             if is_called_otherwise {
                 self.leaves(&was.name);
             }
@@ -527,7 +538,7 @@ impl Sessions {
     }
 }
 
-/// Closes idle sessions from time to time, as long as the hub lives.
+/// Closes idle sessions periodically until the hub closes.
 pub(crate) fn start_sweeping(hub: &Arc<Hub>) {
     let (hub, closing) = (Arc::downgrade(hub), hub.closing.clone());
     tokio::spawn(async move {
@@ -538,18 +549,18 @@ pub(crate) fn start_sweeping(hub: &Arc<Hub>) {
             }
             let Some(hub) = hub.upgrade() else { return };
             hub.sessions.sweep();
-            hub.look_at_clients();
+            hub.refresh_clients();
             hub.tasks.sweep();
         }
     });
 }
 
-/// Returns 192 random bits as text. An id that can be guessed is a session that can be taken.
+/// Returns 192 random bits as text. A guessable id would allow session hijacking.
 pub(crate) fn random_id() -> Result<String, RpcError> {
     let mut bytes = [0; 24];
     getrandom::fill(&mut bytes).map_err(|error| {
-        tracing::error!(target: "mcp", %error, "The system gives no random numbers.");
-        RpcError::new(rpc::INTERNAL_ERROR, "the hub cannot make an id now; try again")
+        tracing::error!(target: "mcp", %error, "could not get random bytes from the system");
+        RpcError::new(rpc::INTERNAL_ERROR, "the hub cannot create an id; try again")
     })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }
@@ -558,8 +569,8 @@ pub(crate) fn random_id() -> Result<String, RpcError> {
 mod tests {
     use super::*;
     use portcullis_core::{
-        AskKind, BoxFuture, Call, Caller, Catalog, Gate, Layer, Next, Outcome, Owns, Pattern, Permit,
-        Provider, Registry, Scope, Shows, ToolError, WatchRefusal,
+        BoxFuture, Call, Caller, Catalog, Gate, InputRequestKind, Layer, Next, Outcome, Pattern, Permit,
+        Provider, Registry, ResourceClaim, Scope, ToolError, VisibilityFilter, WatchRefusal,
     };
 
     fn client() -> Arc<Client> {
@@ -570,7 +581,7 @@ mod tests {
     fn an_idle_session_ends_and_is_counted() {
         let sessions =
             Sessions::new(HubLimits { session_idle: Duration::ZERO, ..HubLimits::default() }, |_| {});
-        let session = Session::streaming(client(), "http").unwrap();
+        let session = McpSession::streaming(client(), "http").unwrap();
         sessions.add(&session).unwrap();
         let before = Limit::SessionIdle.hits();
         while session.idle_for().is_zero() {}
@@ -586,27 +597,29 @@ mod tests {
             Arc::new(Client { name: name.to_owned(), scope, token })
         };
         let left = Arc::new(Mutex::new(Vec::new()));
-        let told = left.clone();
-        let sessions = Sessions::new(HubLimits::default(), move |name| lock(&told).push(name.to_owned()));
-        let http = Session::streaming(named("ada", "*", Some(1)), "http").unwrap();
-        let line = Session::new(named("local", "*", None), "stdio", Stream::fleeting()).unwrap();
+        let left_names = left.clone();
+        let sessions =
+            Sessions::new(HubLimits::default(), move |name| lock(&left_names).push(name.to_owned()));
+        let http = McpSession::streaming(named("ada", "*", Some(1)), "http").unwrap();
+        let line = McpSession::new(named("local", "*", None), "stdio", ClientStream::fleeting()).unwrap();
         for session in [&http, &line] {
             sessions.add(session).unwrap();
         }
-        let sees = |session: &Session| session.client().scope.allow.globs()[0].to_string();
+        let sees = |session: &McpSession| session.client().scope.allow.globs()[0].to_string();
         let look = |ada: Arc<Client>, local: Arc<Client>| {
-            sessions.follow(&Known { admitted: Some(HashMap::from([("ada".to_owned(), ada)])), local });
+            sessions
+                .follow(&AdmittedClients { admitted: Some(HashMap::from([("ada".to_owned(), ada)])), local });
         };
         look(named("ada", "a_*", Some(1)), named("here", "l_*", None));
         assert_eq!([sees(&http), sees(&line)], ["a_*", "l_*"]);
         assert_eq!(*lock(&left), ["local"], "called otherwise from now on");
         look(named("ada", "a_*", Some(2)), named("here", "l_*", None));
-        assert!(http.closed.is_cancelled(), "somebody else has the name now");
+        assert!(http.closed.is_cancelled(), "another client has the name now");
         assert!(!line.closed.is_cancelled());
         assert_eq!(*lock(&left), ["local", "ada"]);
     }
 
-    /// Has one resource, and notes who begins and ceases to watch it.
+    /// Has one resource, and records its subscriptions.
     #[derive(Default)]
     struct Watched(Arc<Mutex<Vec<bool>>>);
 
@@ -619,8 +632,8 @@ mod tests {
             Catalog::default()
         }
 
-        fn owns_resource(&self, _: &str, _: &str) -> Owns {
-            Owns::Listed
+        fn owns_resource(&self, _: &str, _: &str) -> ResourceClaim {
+            ResourceClaim::Listed
         }
 
         fn watch(&self, _: &str, _: &str, wanted: bool) {
@@ -628,17 +641,17 @@ mod tests {
         }
 
         fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {
-            Box::pin(async { Err(ToolError::internal("nobody calls it")) })
+            Box::pin(async { Err(ToolError::internal("never called")) })
         }
     }
 
     #[test]
     fn a_closed_session_watches_nothing_whoever_still_holds_it() {
         let (registry, provider) = (Registry::default(), Watched::default());
-        let heard = provider.0.clone();
+        let watches_seen = provider.0.clone();
         registry.add(provider).unwrap();
         let gate = Gate::new(registry, Vec::new());
-        let session = Session::streaming(client(), "http").unwrap();
+        let session = McpSession::streaming(client(), "http").unwrap();
         let caller = crate::dispatch::caller(&session.client());
         let subscribe = || {
             session.subscribe("x://a".to_owned(), |uri| {
@@ -646,14 +659,14 @@ mod tests {
             })
         };
         subscribe().unwrap();
-        assert_eq!(*lock(&heard), [true]);
+        assert_eq!(*lock(&watches_seen), [true]);
         session.close();
-        assert_eq!(*lock(&heard), [true, false]);
+        assert_eq!(*lock(&watches_seen), [true, false]);
         assert!(subscribe().is_err());
-        assert_eq!(*lock(&heard), [true, false]);
+        assert_eq!(*lock(&watches_seen), [true, false]);
     }
 
-    /// A layer that shows and lets only what it is told.
+    /// A layer with fixed decisions on visibility and unattended use.
     struct Strict {
         shows: bool,
         lets: bool,
@@ -664,11 +677,11 @@ mod tests {
             next.run(call)
         }
 
-        fn shows<'a>(&'a self, _: &'a Caller) -> Shows<'a> {
+        fn visibility_filter<'a>(&'a self, _: &'a Caller) -> VisibilityFilter<'a> {
             Box::new(|_| self.shows)
         }
 
-        fn lets<'a>(&'a self, _: &'a Caller) -> Shows<'a> {
+        fn unattended_filter<'a>(&'a self, _: &'a Caller) -> VisibilityFilter<'a> {
             Box::new(|_| self.lets)
         }
     }
@@ -681,23 +694,23 @@ mod tests {
             (true, false, Some(WatchRefusal::NeedsApproval)),
         ] {
             let (registry, provider) = (Registry::default(), Watched::default());
-            let heard = provider.0.clone();
+            let watches_seen = provider.0.clone();
             registry.add(provider).unwrap();
             let gate = Gate::new(registry, vec![Box::new(Strict { shows, lets })]);
-            let session = Session::streaming(client(), "http").unwrap();
+            let session = McpSession::streaming(client(), "http").unwrap();
             let caller = crate::dispatch::caller(&session.client());
             let watch = gate.watch(&caller, "x://a");
             assert_eq!(watch.as_ref().err().copied(), refusal);
-            // The address of a resource that is refused never reaches its owner.
-            assert_eq!(lock(&heard).is_empty(), refusal.is_some());
+            // The URI of a refused resource never reaches its owner.
+            assert_eq!(lock(&watches_seen).is_empty(), refusal.is_some());
         }
     }
 
     #[test]
     fn a_client_that_reads_only_an_answer_is_not_reached_and_not_idle() {
-        let session = Session::streaming(client(), "http").unwrap();
+        let session = McpSession::streaming(client(), "http").unwrap();
         let (home, _) = session.find_stream("s0-0").unwrap();
-        let answer = session.reading(&Stream::resumable());
+        let answer = session.reading(&ClientStream::resumable());
         assert!(!session.is_reached() && !session.is_idle());
         let down = session.reading(&home);
         drop(answer);
@@ -708,14 +721,14 @@ mod tests {
 
     #[test]
     fn a_client_is_asked_so_many_questions_at_once_and_no_more() {
-        let session = Session::streaming(client(), "http").unwrap();
-        let ask = Ask { kind: AskKind::Elicit, params: Value::Null };
-        let stream = Stream::fleeting();
+        let session = McpSession::streaming(client(), "http").unwrap();
+        let ask = InputRequest { kind: InputRequestKind::Elicit, params: Value::Null };
+        let stream = ClientStream::fleeting();
         let before = Limit::Questions.hits();
         let mut waiting: Vec<_> = (0..QUESTIONS_MAX).map(|_| session.ask(&ask, &*stream).unwrap()).collect();
         assert!(session.ask(&ask, &*stream).is_err());
         assert!(Limit::Questions.hits() > before);
-        // Nobody waits for one of them any more.
+        // One of them was dropped.
         waiting.pop();
         assert!(session.ask(&ask, &*stream).is_ok());
     }

@@ -1,12 +1,12 @@
-//! Where connections come from: how many each source has open, and how often it guessed a token.
+//! Connection limits and token lockout per source address.
 //!
-//! A source is the address at the other end of the connection, never what a header says: a header costs its sender
-//! nothing. Of an IPv6 address only the network counts, because whoever has one address there has 2⁶⁴ of them. Loopback is
-//! one source: every program of this machine has all of 127.0.0.0/8.
+//! A source is the peer address of the TCP connection, never a header, which its sender can forge. An IPv6 address
+//! counts by its /64 network, because one host has 2⁶⁴ addresses there. Loopback is one source: every program on
+//! this machine has all of 127.0.0.0/8.
 
-mod guesses;
+mod token_lockout;
 
-pub(crate) use guesses::{Guesses, Refused};
+pub(crate) use token_lockout::{TokenLockout, TokenRefusal};
 
 use crate::hub::HubLimits;
 use portcullis_core::{Clock, Limit};
@@ -17,24 +17,24 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::task::AbortHandle;
 
-/// The part of an IPv6 address that names the network.
+/// The /64 network prefix of an IPv6 address.
 const NETWORK: u128 = !0 << 64;
 
-/// Who is at the other end, as far as an address tells.
+/// The network of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Source(IpAddr);
+pub(crate) struct SourceNetwork(IpAddr);
 
-impl Source {
-    pub(crate) fn of(address: IpAddr) -> Source {
+impl SourceNetwork {
+    pub(crate) fn of(address: IpAddr) -> SourceNetwork {
         match address.to_canonical() {
-            address if address.is_loopback() => Source(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V4(address) => Source(address.into()),
-            IpAddr::V6(address) => Source(Ipv6Addr::from_bits(address.to_bits() & NETWORK).into()),
+            address if address.is_loopback() => SourceNetwork(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V4(address) => SourceNetwork(address.into()),
+            IpAddr::V6(address) => SourceNetwork(Ipv6Addr::from_bits(address.to_bits() & NETWORK).into()),
         }
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for SourceNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             IpAddr::V4(address) => write!(f, "{address}"),
@@ -45,39 +45,39 @@ impl fmt::Display for Source {
 
 /// All sources of a hub.
 pub(crate) struct Sources {
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenConnections>>,
     connections_max: usize,
     connections_per_source_max: usize,
-    pub(crate) guesses: Guesses,
+    pub(crate) guesses: TokenLockout,
 }
 
-/// The connections that are open, oldest first. As long as the table, each has a source.
+/// Open connections, oldest first.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
     places: BTreeMap<u64, Arc<Place>>,
-    by_source: HashMap<Source, usize>,
+    by_source: HashMap<SourceNetwork, usize>,
 }
 
-/// What one connection takes.
+/// The state of one connection.
 struct Place {
-    source: Source,
-    /// The mark of the token that was good here last; zero before there was one.
+    source: SourceNetwork,
+    /// Fingerprint of the last valid token on this connection; zero before the first.
     good: AtomicU64,
     /// Whether it waits for the headers of a request.
     is_idle: AtomicBool,
-    /// Who serves it, once somebody does.
+    /// The task that serves it, once started.
     task: OnceLock<AbortHandle>,
 }
 
 impl Place {
-    /// Returns whether it may be closed for another: nobody showed a good token here, and no request is under way.
+    /// Returns whether it may be evicted: it never authenticated, and no request is in flight.
     fn is_idle_stranger(&self) -> bool {
         self.is_idle.load(Ordering::Relaxed) && self.good.load(Ordering::Relaxed) == 0
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn remove(&mut self, id: u64) -> Option<Arc<Place>> {
         let place = self.places.remove(&id)?;
         if let Some(own) = self.by_source.get_mut(&place.source) {
@@ -89,9 +89,9 @@ impl Open {
         Some(place)
     }
 
-    /// Closes the connection that has been idle longest without a good token, of this source or of any. Returns whether there
+    /// Closes the oldest idle connection that never authenticated, of this source or of any. Returns whether there
     /// was one.
-    fn evict(&mut self, source: Option<Source>) -> bool {
+    fn evict(&mut self, source: Option<SourceNetwork>) -> bool {
         let is_of = |place: &Place| source.is_none_or(|source| source == place.source);
         let evicted = self.places.iter().find(|(_, place)| is_of(place) && place.is_idle_stranger());
         let Some(id) = evicted.map(|(id, _)| *id) else { return false };
@@ -102,11 +102,11 @@ impl Open {
     }
 }
 
-/// The other end of one connection, counted as open until this is dropped or evicted.
-pub(crate) struct Peer {
+/// One connection, counted as open until this is dropped or evicted.
+pub(crate) struct PeerConnection {
     id: u64,
     place: Arc<Place>,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenConnections>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -119,14 +119,14 @@ impl Sources {
             open: Arc::default(),
             connections_max: limits.connections_max,
             connections_per_source_max: limits.connections_per_source_max,
-            guesses: Guesses::new(limits.token_failures_max, limits.token_lockout, clock),
+            guesses: TokenLockout::new(limits.token_failures_max, limits.token_lockout, clock),
         }
     }
 
-    /// Takes a connection in, or says which limit it ran into. At a limit, a connection that is idle and nobody's makes room:
-    /// whoever opens many and says nothing closes its own.
-    pub(crate) fn connect(&self, address: IpAddr) -> Result<Peer, Limit> {
-        let source = Source::of(address);
+    /// Admits a connection, or returns the limit that it hit. At a limit, an idle connection that never
+    /// authenticated is evicted, so a source that opens many silent connections closes its own.
+    pub(crate) fn connect(&self, address: IpAddr) -> Result<PeerConnection, Limit> {
+        let source = SourceNetwork::of(address);
         let mut open = lock(&self.open);
         if open.places.len() >= self.connections_max {
             Limit::Connections.hit();
@@ -146,7 +146,7 @@ impl Sources {
         let id = open.next;
         open.next += 1;
         open.places.insert(id, place.clone());
-        Ok(Peer { id, place, open: self.open.clone() })
+        Ok(PeerConnection { id, place, open: self.open.clone() })
     }
 
     pub(crate) fn connections(&self) -> usize {
@@ -162,28 +162,28 @@ impl Sources {
     }
 }
 
-impl Peer {
-    /// Returns whether a good token was shown here.
+impl PeerConnection {
+    /// Returns whether this connection has authenticated.
     pub(crate) fn is_known(&self) -> bool {
         self.place.good.load(Ordering::Relaxed) != 0
     }
 
-    /// Says that it waits for the headers of a request, or that they are there.
+    /// Sets whether it waits for the headers of a request.
     pub(crate) fn set_idle(&self, is_idle: bool) {
         self.place.is_idle.store(is_idle, Ordering::Relaxed);
     }
 
-    /// Says how the connection can be closed.
+    /// Returns a setter for the task that serves the connection.
     pub(crate) fn served_by(&self) -> impl FnOnce(AbortHandle) + use<> {
         let place = self.place.clone();
         move |task| {
-            // It is served once.
+            // Set once.
             let _ = place.task.set(task);
         }
     }
 }
 
-impl Drop for Peer {
+impl Drop for PeerConnection {
     fn drop(&mut self) {
         lock(&self.open).remove(self.id);
     }
@@ -207,10 +207,10 @@ mod tests {
             ("2001:db8:0:1::1", "2001:db8:0:1:ffff:ffff:ffff:ffff", true),
             ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
         ] {
-            let [a, b] = [a, b].map(|text| Source::of(text.parse().unwrap()));
+            let [a, b] = [a, b].map(|text| SourceNetwork::of(text.parse().unwrap()));
             assert_eq!(a == b, same, "{a} {b}");
         }
-        assert_eq!(Source::of("2001:db8:0:1::7".parse().unwrap()).to_string(), "2001:db8:0:1::/64");
+        assert_eq!(SourceNetwork::of("2001:db8:0:1::7".parse().unwrap()).to_string(), "2001:db8:0:1::/64");
     }
 
     #[test]
@@ -223,7 +223,7 @@ mod tests {
             peer.set_idle(false);
             peer
         };
-        let mut held: Vec<Peer> = (0..3).map(|_| busy(greedy)).collect();
+        let mut held: Vec<PeerConnection> = (0..3).map(|_| busy(greedy)).collect();
         assert_eq!(sources.connect(greedy).err(), Some(Limit::ConnectionsPerSource));
         held.extend((0..2).map(|_| busy(other)));
         assert_eq!(sources.connect(other).err(), Some(Limit::Connections));
@@ -233,7 +233,8 @@ mod tests {
         assert!(sources.connect(greedy).is_ok());
     }
 
-    /// Who is known or has a request under way is left alone; of the others the oldest goes, and of the source that is too many.
+    /// Authenticated and busy connections stay; of the others the oldest is evicted, first of the source over its
+    /// limit.
     #[tokio::test]
     async fn an_idle_stranger_makes_room() {
         let limits = HubLimits { connections_max: 5, connections_per_source_max: 3, ..HubLimits::default() };

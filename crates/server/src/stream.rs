@@ -1,6 +1,6 @@
-//! One stream of events towards a client, which a client that lost it can take up again.
+//! A buffered event stream to a client (SSE), which the client can resume.
 
-use crate::clean::Clean;
+use crate::egress_filter::RedactedMessage;
 use bytes::Bytes;
 use futures::Stream as FutureStream;
 use portcullis_wire::sse;
@@ -9,89 +9,89 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How many notifications wait for a client that reads slowly, or are kept for one that comes back.
+/// Notifications buffered for a slow client, or for one that resumes.
 const EVENTS_MAX: usize = 256;
-/// How many bytes they may take together.
+/// Bytes of all of them.
 const EVENTS_BYTES_MAX: usize = 1024 * 1024;
-/// How often a silent stream shows that it lives. Load balancers cut at 60 s.
+/// Interval of keep-alive comments. Load balancers close silent streams after 60 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// How long a client waits before it comes back, as it is told.
+/// The `retry` field: how long a client waits before it reconnects.
 const RETRY_MS: u64 = 500;
 
-/// Where messages for a client go.
+/// Sends messages to a client.
 pub(crate) trait Outlet: Send + Sync {
-    /// Sends something that may be lost when the client does not keep up.
-    fn notify(&self, message: Clean);
+    /// Sends a message that may be dropped if the client is slow.
+    fn notify(&self, message: RedactedMessage);
 
-    /// Sends something that must arrive if the client is still there.
-    fn deliver(&self, message: Clean);
+    /// Sends a message that must arrive as long as the client is connected.
+    fn deliver(&self, message: RedactedMessage);
 
-    /// Ends the connection without ending the call; the client comes back for the answer.
+    /// Ends the connection without ending the call; the client resumes the stream for the response.
     fn let_go(&self) {}
 
     fn is_closed(&self) -> bool;
 
-    /// Returns how many bytes the client has not read yet, where it can fall behind without being held up.
+    /// Returns the unread bytes, for an outlet without backpressure.
     fn backlog(&self) -> usize {
         0
     }
 }
 
 #[derive(Debug)]
-struct Event {
+struct BufferedEvent {
     seq: u64,
     data: Bytes,
-    /// Answers and questions stay until they have been read.
+    /// Responses and requests stay until they have been read.
     must_arrive: bool,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    events: VecDeque<Event>,
+    events: VecDeque<BufferedEvent>,
     bytes: usize,
     next_seq: u64,
-    /// Nothing more will come.
+    /// No more messages will come.
     done: bool,
-    /// The present reader is to leave.
+    /// The current reader must end.
     let_go: bool,
-    /// How many readers have been; only the newest one reads.
+    /// Number of readers so far; only the newest one reads.
     reader: u64,
-    /// The newest event that a reader has taken.
+    /// The newest event that was read.
     taken: u64,
 }
 
 /// A buffered stream of messages.
 #[derive(Debug)]
-pub(crate) struct Stream {
-    /// Whether it can be taken up again.
+pub(crate) struct ClientStream {
+    /// Whether the client can resume it.
     resumable: bool,
-    /// What such a stream is called in the ids of its events. Most never have one, so it is named when it is read.
+    /// The stream's name in event ids. Assigned when first read, because most streams never need one.
     name: OnceLock<String>,
     state: Mutex<State>,
     wake: Notify,
 }
 
-impl Stream {
-    /// Returns a stream whose reader, once gone, does not come back.
-    pub(crate) fn fleeting() -> Arc<Stream> {
-        Stream::new(false)
+impl ClientStream {
+    /// Returns a stream that cannot be resumed.
+    pub(crate) fn fleeting() -> Arc<ClientStream> {
+        ClientStream::new(false)
     }
 
-    /// Returns a stream that can be taken up again by its name.
-    pub(crate) fn resumable() -> Arc<Stream> {
-        Stream::new(true)
+    /// Returns a stream that can be resumed.
+    pub(crate) fn resumable() -> Arc<ClientStream> {
+        ClientStream::new(true)
     }
 
-    fn new(resumable: bool) -> Arc<Stream> {
+    fn new(resumable: bool) -> Arc<ClientStream> {
         let state = Mutex::new(State { next_seq: 1, ..State::default() });
-        Arc::new(Stream { resumable, name: OnceLock::new(), state, wake: Notify::new() })
+        Arc::new(ClientStream { resumable, name: OnceLock::new(), state, wake: Notify::new() })
     }
 
     pub(crate) fn is_resumable(&self) -> bool {
         self.resumable
     }
 
-    /// Returns its name, which it gets now if it has none.
+    /// Returns the name, after assigning it if there is none.
     pub(crate) fn named(&self, name: impl FnOnce() -> String) -> &str {
         self.name.get_or_init(name)
     }
@@ -100,7 +100,7 @@ impl Stream {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, message: Clean, must_arrive: bool) {
+    fn push(&self, message: RedactedMessage, must_arrive: bool) {
         let data = message.into_bytes();
         let mut state = self.state();
         if state.done {
@@ -109,15 +109,15 @@ impl Stream {
         state.bytes += data.len();
         let seq = state.next_seq;
         state.next_seq += 1;
-        state.events.push_back(Event { seq, data, must_arrive });
+        state.events.push_back(BufferedEvent { seq, data, must_arrive });
         state.make_room(self.resumable);
         drop(state);
         self.wake.notify_waiters();
-        // A reader that is between two looks finds this permit.
+        // A permit for a reader that is between its check and its wait.
         self.wake.notify_one();
     }
 
-    /// Says that nothing more will come.
+    /// Marks the end of the stream.
     pub(crate) fn finish(&self) {
         self.state().done = true;
         self.wake.notify_waiters();
@@ -128,17 +128,17 @@ impl Stream {
         self.state().done
     }
 
-    /// Returns how many bytes are kept, read or not.
+    /// Returns the buffered bytes, read or not.
     pub(crate) fn bytes(&self) -> usize {
         self.state().bytes
     }
 
-    /// Returns the number of the newest event that a reader has taken.
+    /// Returns the number of the newest event that was read.
     pub(crate) fn taken(&self) -> u64 {
         self.state().taken
     }
 
-    /// Waits until there is something to send.
+    /// Waits for an event.
     pub(crate) async fn has_event(&self) {
         loop {
             let woken = self.wake.notified();
@@ -152,7 +152,7 @@ impl Stream {
         }
     }
 
-    /// Reads the stream as server-sent events, from after the event `after`. An older reader is sent away.
+    /// Reads the stream as server-sent events, after the event `after`. An older reader ends.
     pub(crate) fn read(
         self: Arc<Self>,
         after: u64,
@@ -161,7 +161,7 @@ impl Stream {
     ) -> impl FutureStream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<> {
         let reader = {
             let mut state = self.state();
-            // The first reader is the response of the call itself, which may have asked it to leave already.
+            // The first reader is the call's own response, and `let_go` may have been called before it.
             if state.reader > 0 {
                 state.let_go = false;
             }
@@ -173,7 +173,7 @@ impl Stream {
             (Some(name), Prime::Yes) => Some(sse::priming(&format!("{name}-{after}"), RETRY_MS)),
             _ => None,
         };
-        let position = Position { stream: self, reader, after, first, on_end };
+        let position = StreamReader { stream: self, reader, after, first, on_end };
         futures::stream::unfold(position, |mut position| async move {
             let chunk = position.next().await?;
             Some((Ok(chunk), position))
@@ -187,7 +187,7 @@ impl State {
         while self.events.len() > EVENTS_MAX || self.bytes > EVENTS_BYTES_MAX {
             let evictable =
                 self.events.iter().position(|event| !event.must_arrive || (resumable && event.seq <= taken));
-            // The newest event is what was just pushed; it is never thrown out for its own size.
+            // The newest event was just pushed; it is never evicted for its own size.
             match evictable.filter(|at| at + 1 < self.events.len()) {
                 Some(at) => {
                     if let Some(event) = self.events.remove(at) {
@@ -200,25 +200,25 @@ impl State {
     }
 }
 
-/// Whether a stream begins with an event that only carries an id.
+/// Whether a stream begins with an event that has only an id, so that the client can resume it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prime {
     Yes,
     No,
 }
 
-/// What happens when the client closes the stream before it is done.
+/// Called when the client closes the stream early.
 pub(crate) type OnEnd = Option<Box<dyn FnOnce() + Send>>;
 
-struct Position {
-    stream: Arc<Stream>,
+struct StreamReader {
+    stream: Arc<ClientStream>,
     reader: u64,
     after: u64,
     first: Option<Bytes>,
     on_end: OnEnd,
 }
 
-impl Position {
+impl StreamReader {
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -230,7 +230,7 @@ impl Position {
                 return Some(chunk);
             }
             if self.is_over() {
-                // Ended in order; a close from here on is no surprise.
+                // A regular end; a close from here on is expected.
                 self.on_end = None;
                 return None;
             }
@@ -268,7 +268,7 @@ impl Position {
     }
 }
 
-impl Drop for Position {
+impl Drop for StreamReader {
     fn drop(&mut self) {
         if let Some(on_end) = self.on_end.take() {
             on_end();
@@ -276,12 +276,12 @@ impl Drop for Position {
     }
 }
 
-impl Outlet for Stream {
-    fn notify(&self, message: Clean) {
+impl Outlet for ClientStream {
+    fn notify(&self, message: RedactedMessage) {
         self.push(message, false);
     }
 
-    fn deliver(&self, message: Clean) {
+    fn deliver(&self, message: RedactedMessage) {
         self.push(message, true);
     }
 
@@ -308,17 +308,17 @@ mod tests {
     use super::*;
     use futures::StreamExt;
 
-    async fn text(stream: &Arc<Stream>, after: u64) -> String {
+    async fn text(stream: &Arc<ClientStream>, after: u64) -> String {
         let chunks: Vec<_> = stream.clone().read(after, Prime::No, None).collect().await;
         chunks.into_iter().map(|chunk| String::from_utf8(chunk.unwrap().to_vec()).unwrap()).collect()
     }
 
     #[tokio::test]
     async fn a_reader_comes_back_for_what_it_missed() {
-        let stream = Stream::resumable();
+        let stream = ClientStream::resumable();
         stream.named(|| "s1".to_owned());
         for n in 1..=3 {
-            stream.deliver(Clean::guarded(format!("{n}").into()));
+            stream.deliver(RedactedMessage::already_redacted(format!("{n}").into()));
         }
         stream.finish();
         assert_eq!(
@@ -330,10 +330,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_reader_loses_notifications_but_no_answers() {
-        let stream = Stream::fleeting();
-        stream.deliver(Clean::words("answer"));
+        let stream = ClientStream::fleeting();
+        stream.deliver(RedactedMessage::words("answer"));
         for n in 0..10_000 {
-            stream.notify(Clean::guarded(format!("{n}").into()));
+            stream.notify(RedactedMessage::already_redacted(format!("{n}").into()));
         }
         stream.finish();
         let read = text(&stream, 0).await;
@@ -344,13 +344,13 @@ mod tests {
 
     #[tokio::test]
     async fn letting_go_ends_the_reader_and_keeps_the_stream() {
-        let stream = Stream::resumable();
+        let stream = ClientStream::resumable();
         stream.named(|| "s1".to_owned());
         stream.let_go();
         let mut reader = Box::pin(stream.clone().read(0, Prime::Yes, None));
         assert!(reader.next().await.unwrap().unwrap().starts_with(b"id: s1-0\nretry: "));
         assert!(reader.next().await.is_none(), "it was asked to leave before it came");
-        stream.deliver(Clean::words("late"));
+        stream.deliver(RedactedMessage::words("late"));
         let mut reader = Box::pin(stream.clone().read(0, Prime::No, None));
         assert!(reader.next().await.is_some(), "a new reader is welcome");
         stream.let_go();

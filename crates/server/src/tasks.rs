@@ -1,13 +1,13 @@
-//! Calls that run on while the client looks in from time to time.
+//! MCP tasks: calls that continue in the background while the client polls.
 
 use crate::dispatch::{CallJob, error_style, log_failure};
 use crate::session::random_id;
 use portcullis_core::{
-    Answers, Ask, AskKind, AskRefused, BoxFuture, CallCtx, Client, ErrorKind, ForeignTask, LogMessage, Peer,
-    Progress, Question, ToolError,
+    BoxFuture, CallCtx, Client, ErrorKind, ForeignTask, InputRefusal, InputRequest, InputRequestKind,
+    InputResponses, KeyedInputRequest, LogMessage, Peer, Progress, ToolError,
 };
 use portcullis_wire::era::{self, ResultKind};
-use portcullis_wire::rpc::{Answer, SERVER_ERROR};
+use portcullis_wire::rpc::{RpcOutcome, SERVER_ERROR};
 use portcullis_wire::{RpcError, render};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,34 +18,34 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// How many tasks a hub remembers.
+/// Tasks of a hub.
 const TASKS_MAX: usize = 1_000;
-/// How many of them may be one client's.
+/// Tasks of one client.
 const TASKS_PER_CLIENT_MAX: usize = 100;
-/// How many tasks of other servers are remembered; whoever has most of them loses its oldest first.
+/// Upstream tasks of all clients; the client with the most loses its oldest first.
 const FOREIGN_MAX: usize = 10_000;
-/// How many of them may be one client's; its own oldest are forgotten first.
+/// Upstream tasks of one client; its oldest are dropped first.
 const FOREIGN_PER_CLIENT_MAX: usize = 1_000;
-/// How long a finished task can be asked for.
+/// How long a finished task is kept (`ttlMs`).
 const KEPT_FOR: Duration = Duration::from_secs(300);
-/// How often a client should look in.
+/// The suggested poll interval.
 const POLL_EVERY_MS: u64 = 200;
 
 enum Phase {
     Working,
-    Asking(BTreeMap<String, Question>),
+    Asking(BTreeMap<String, KeyedInputRequest>),
     /// The result object, or the error.
     Ended(&'static str, Result<Value, RpcError>),
 }
 
-struct Progressing {
+struct TaskProgress {
     phase: Phase,
-    answers: Answers,
+    answers: InputResponses,
     updated: jiff::Timestamp,
     ended_at: Option<Instant>,
 }
 
-/// The holder of a name: the client with this token, and nobody who is given the name later.
+/// The owner of a task: the client with this token, and no later client with the same name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Owner {
     name: String,
@@ -62,7 +62,7 @@ struct Task {
     id: String,
     owner: Owner,
     created: jiff::Timestamp,
-    state: Mutex<Progressing>,
+    state: Mutex<TaskProgress>,
     answered: Notify,
     cancel: CancellationToken,
     clock: Arc<dyn portcullis_core::Clock>,
@@ -73,11 +73,11 @@ fn now(clock: &dyn portcullis_core::Clock) -> jiff::Timestamp {
 }
 
 impl Task {
-    fn state(&self) -> MutexGuard<'_, Progressing> {
+    fn state(&self) -> MutexGuard<'_, TaskProgress> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends it, unless it has ended already. Whoever waits for an answer in it is told.
+    /// Ends the task, unless it has ended. Pending questions in it fail.
     fn end(&self, status: &'static str, result: Result<Value, RpcError>) {
         {
             let mut state = self.state();
@@ -91,15 +91,15 @@ impl Task {
         self.wake();
     }
 
-    /// Has those who wait for answers look again.
+    /// Wakes the calls that wait for answers.
     fn wake(&self) {
         self.answered.notify_waiters();
-        // One that is between two looks finds this permit.
+        // A permit for a waiter that is between its check and its wait.
         self.answered.notify_one();
     }
 
-    /// Asks this too, besides what is asked already. An answer to an earlier question is none to this one.
-    fn asks(&self, questions: Vec<Question>) {
+    /// Adds questions to those that are pending. An answer to an earlier question with the same key is dropped.
+    fn asks(&self, questions: Vec<KeyedInputRequest>) {
         let mut state = self.state();
         for question in &questions {
             state.answers.remove(&question.key);
@@ -146,17 +146,17 @@ impl Task {
 #[derive(Default)]
 pub(crate) struct Tasks {
     all: Mutex<HashMap<String, Arc<Task>>>,
-    /// Those that other servers run, by whose call it was; the oldest first. Also when they have ended: their results can
-    /// be asked for as long as their servers have them.
+    /// Upstream tasks by owner, the oldest first. Finished ones too: their results can be requested as long as the
+    /// upstream keeps them.
     foreign: Mutex<HashMap<Owner, VecDeque<Arc<ForeignTask>>>>,
 }
 
-/// Returns what a server says of its task as the client knows it.
+/// Returns an upstream's result with the task id that the client knows.
 pub(crate) fn renamed(task: &ForeignTask, said: Box<RawValue>) -> Box<RawValue> {
     if task.id == task.own { said } else { era::with_task_id(&said, &task.id) }
 }
 
-/// Returns the id of the task that a result names instead of being one.
+/// Returns the task id, if a result is a task.
 fn task_of(result: &RawValue) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -164,7 +164,7 @@ fn task_of(result: &RawValue) -> Option<String> {
         result_type: Option<String>,
         task_id: Option<String>,
     }
-    // Most results are only passed on, and need not be taken apart to see that.
+    // A quick check, because most results are passed on without parsing.
     if !result.get().contains("\"task\"") {
         return None;
     }
@@ -172,7 +172,7 @@ fn task_of(result: &RawValue) -> Option<String> {
     peek.task_id.filter(|_| peek.result_type.as_deref() == Some("task"))
 }
 
-/// Forgets a task if there is no room for one more of this owner's: its own, unless others have more.
+/// Evicts a task if the owner is at its limit, or one of the owner with the most if the hub is.
 fn make_room(foreign: &mut HashMap<Owner, VecDeque<Arc<ForeignTask>>>, owner: &Owner) {
     let total: usize = foreign.values().map(VecDeque::len).sum();
     let own = foreign.get(owner).map_or(0, VecDeque::len);
@@ -194,9 +194,8 @@ fn make_room(foreign: &mut HashMap<Owner, VecDeque<Arc<ForeignTask>>>, owner: &O
 }
 
 impl Tasks {
-    /// Remembers whose task it is that another server has made of a call, if that is what the result says. Servers know
-    /// nothing of each other, and may call theirs the same: the client is told another id then. A task that cannot be
-    /// remembered is an error, because nobody could ask after it.
+    /// Remembers the owner of an upstream task, if the result is one. Two upstreams may use the same id; the client
+    /// then gets another one. A task that cannot be remembered is an error, because the client could not poll it.
     pub(crate) fn remember(
         &self,
         owner: &Client,
@@ -209,10 +208,10 @@ impl Tasks {
         if own.len() > ForeignTask::NAME_BYTES_MAX {
             let (bytes, bytes_max) = (own.len(), ForeignTask::NAME_BYTES_MAX);
             let message = format!(
-                "server `{server}` has begun a task with a name of {bytes} bytes, at most {bytes_max} are allowed"
+                "server `{server}` started a task with an id of {bytes} bytes, at most {bytes_max} are allowed"
             );
             return Err(ToolError::new(ErrorKind::Upstream, message).hint(
-                "whether the call is carried out is not known; report this to whoever offers the server",
+                "it is unknown whether the call is carried out; report this to the author of the server",
             ));
         }
         let holder = Owner::of(owner);
@@ -235,13 +234,13 @@ impl Tasks {
         Ok(Some(task))
     }
 
-    /// Finds a task that another server runs for this client.
+    /// Finds an upstream task of this client.
     pub(crate) fn foreign(&self, owner: &Client, id: &str) -> Option<Arc<ForeignTask>> {
         let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
         foreign.get(&Owner::of(owner))?.iter().rev().find(|task| task.id == id).cloned()
     }
 
-    /// Forgets all that was done for a client that is one no more: whoever has its name next is somebody else.
+    /// Removes all tasks of a revoked client: a later client with its name must not see them.
     pub(crate) fn forget_of(&self, name: &str, token: Option<u64>) {
         let owner = Owner { name: name.to_owned(), token };
         self.foreign.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
@@ -258,7 +257,7 @@ impl Tasks {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds a client's own task. Someone else's is as unknown as one that never was.
+    /// Finds a task of this client. Another client's task is reported like one that does not exist.
     fn find(&self, client: &Client, id: &str) -> Result<Arc<Task>, RpcError> {
         let task = self.all().get(id).filter(|task| task.owner == Owner::of(client)).cloned();
         task.ok_or_else(|| {
@@ -278,14 +277,19 @@ impl Tasks {
         Ok(json!({}))
     }
 
-    pub(crate) fn update(&self, client: &Client, id: &str, answers: Answers) -> Result<Value, RpcError> {
+    pub(crate) fn update(
+        &self,
+        client: &Client,
+        id: &str,
+        answers: InputResponses,
+    ) -> Result<Value, RpcError> {
         let task = self.find(client, id)?;
         {
             let mut state = task.state();
-            let Progressing { phase, answers: known, .. } = &mut *state;
+            let TaskProgress { phase, answers: known, .. } = &mut *state;
             if let Phase::Asking(questions) = phase {
                 for (key, answer) in answers {
-                    // Only what was asked, and only in the shape of an answer.
+                    // Only for pending questions, and only with the shape of an answer.
                     if questions.get(&key).is_some_and(|question| question.ask.kind.is_answer(&answer)) {
                         questions.remove(&key);
                         known.insert(key, answer);
@@ -297,7 +301,7 @@ impl Tasks {
             }
         }
         task.wake();
-        // Also where nothing was asked any more: that is how the extension wants it.
+        // Success also without a pending question, as the extension requires.
         Ok(json!({}))
     }
 
@@ -306,22 +310,22 @@ impl Tasks {
     }
 }
 
-/// The peer of a call that runs as a task: its questions wait in the task.
+/// The peer of a call that runs as a task: its questions are pending in the task.
 struct TaskPeer {
     task: Arc<Task>,
-    /// What the call was made with: what the client offers, and answers from before the task began.
+    /// The original peer: the client's capabilities, and answers from before the task began.
     first: Arc<dyn Peer>,
 }
 
 impl TaskPeer {
-    async fn ask_in_task(&self, questions: Vec<Question>) -> Result<Answers, AskRefused> {
+    async fn ask_in_task(&self, questions: Vec<KeyedInputRequest>) -> Result<InputResponses, InputRefusal> {
         if let Some(question) = questions.iter().find(|question| !self.accepts(&question.ask)) {
-            return Err(AskRefused::NotOffered(question.ask.kind));
+            return Err(InputRefusal::NotOffered(question.ask.kind));
         }
         let keys: Vec<String> = questions.iter().map(|question| question.key.clone()).collect();
         self.task.asks(questions);
-        // Where nobody waits for the answers any more, nobody is asked any more.
-        let _open = OpenInTask { task: &self.task, keys: &keys };
+        // Withdraws the questions when the call no longer waits.
+        let _open = TaskQuestionGuard { task: &self.task, keys: &keys };
         loop {
             let answered = self.task.answered.notified();
             {
@@ -330,26 +334,26 @@ impl TaskPeer {
                     let answers = &state.answers;
                     return Ok(keys.iter().map(|key| (key.clone(), answers[key].clone())).collect());
                 }
-                // A form may be left open by a call that has come back without its answer; nobody sees it any more.
+                // The call may have returned with a question still pending, which the client no longer sees.
                 if matches!(state.phase, Phase::Ended(..)) {
-                    return Err(AskRefused::Failed("the task has ended".to_owned()));
+                    return Err(InputRefusal::Failed("the task has ended".to_owned()));
                 }
             }
             tokio::select! {
                 () = answered => {}
-                () = self.task.cancel.cancelled() => return Err(AskRefused::Failed("cancelled".to_owned())),
+                () = self.task.cancel.cancelled() => return Err(InputRefusal::Failed("cancelled".to_owned())),
             }
         }
     }
 }
 
-/// Questions in a task that are no longer asked when this is dropped.
-struct OpenInTask<'a> {
+/// Withdraws questions of a task when dropped.
+struct TaskQuestionGuard<'a> {
     task: &'a Task,
     keys: &'a [String],
 }
 
-impl Drop for OpenInTask<'_> {
+impl Drop for TaskQuestionGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.task.state();
         if let Phase::Asking(questions) = &mut state.phase {
@@ -362,25 +366,25 @@ impl Drop for OpenInTask<'_> {
 }
 
 impl Peer for TaskPeer {
-    // A task has no stream of its own to report on.
+    // A task has no stream for notifications.
     fn progress(&self, _: Progress) {}
 
     fn log(&self, _: LogMessage) {}
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         Box::pin(async move {
             match self.first.ask(questions.clone()).await {
-                Err(AskRefused::NextRound(_)) => self.ask_in_task(questions).await,
+                Err(InputRefusal::NextRound(_)) => self.ask_in_task(questions).await,
                 known => known,
             }
         })
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.first.offers(kind)
     }
 
-    fn accepts(&self, ask: &Ask) -> bool {
+    fn accepts(&self, ask: &InputRequest) -> bool {
         self.first.accepts(ask)
     }
 
@@ -400,16 +404,20 @@ impl Peer for TaskPeer {
         self.first.session()
     }
 
-    // A task outlives the connection that began it, so nobody is ever gone.
+    // A task outlives its connection, so the client never counts as disconnected.
 }
 
-/// Starts a call as a task and answers with the task.
-pub(crate) fn start(job: CallJob) -> Answer {
+/// Starts a call as a task and responds with the task.
+pub(crate) fn start(job: CallJob) -> RpcOutcome {
     let CallJob { hub, revision, mut call, .. } = job;
     let created = now(&*hub.clock);
     let cancel = CancellationToken::new();
-    let state =
-        Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };
+    let state = TaskProgress {
+        phase: Phase::Working,
+        answers: InputResponses::new(),
+        updated: created,
+        ended_at: None,
+    };
     let task = Arc::new(Task {
         id: random_id()?,
         owner: Owner::of(&call.caller.client),
@@ -424,10 +432,7 @@ pub(crate) fn start(job: CallJob) -> Answer {
         let own = all.values().filter(|other| other.owner == task.owner).count();
         if all.len() >= TASKS_MAX || own >= TASKS_PER_CLIENT_MAX {
             portcullis_core::Limit::Tasks.hit();
-            return Err(RpcError::new(
-                SERVER_ERROR,
-                "too many tasks are remembered; try again in five minutes",
-            ));
+            return Err(RpcError::new(SERVER_ERROR, "too many tasks; try again in five minutes"));
         }
         all.insert(task.id.clone(), task.clone());
     }
@@ -454,18 +459,18 @@ pub(crate) fn start(job: CallJob) -> Answer {
             Err(error) => task.end("failed", Err(error)),
         }
     });
-    Ok(era::dress_foreign(revision, ResultKind::Plain, shown.to_string().into_bytes()))
+    Ok(era::wrap_foreign_result(revision, ResultKind::Plain, shown.to_string().into_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::peer::RoundPeer;
-    use crate::seal::Earlier;
-    use crate::stream::Stream;
+    use crate::seal::PreviousRounds;
+    use crate::stream::ClientStream;
     use futures::FutureExt;
     use portcullis_core::{Scope, SystemClock};
-    use portcullis_wire::era::{Offers, RequestMeta};
+    use portcullis_wire::era::{ClientCapabilities, RequestMeta};
 
     fn client(name: &str) -> Client {
         Client { name: name.to_owned(), scope: Scope::everything(), token: None }
@@ -474,8 +479,12 @@ mod tests {
     fn task(owner: &Client) -> Arc<Task> {
         let clock = Arc::new(SystemClock);
         let created = now(&*clock);
-        let state =
-            Progressing { phase: Phase::Working, answers: Answers::new(), updated: created, ended_at: None };
+        let state = TaskProgress {
+            phase: Phase::Working,
+            answers: InputResponses::new(),
+            updated: created,
+            ended_at: None,
+        };
         Arc::new(Task {
             id: "one".to_owned(),
             owner: Owner::of(owner),
@@ -487,7 +496,7 @@ mod tests {
         })
     }
 
-    /// Has another server make so many tasks of a client's calls.
+    /// Turns so many calls of a client into upstream tasks.
     fn made(tasks: &Tasks, client: &Client, count: usize) {
         for n in 0..count {
             let result = format!(r#"{{"resultType":"task","taskId":"{}-{n}"}}"#, client.name);
@@ -507,14 +516,14 @@ mod tests {
         for n in 0..FOREIGN_MAX / FOREIGN_PER_CLIENT_MAX {
             made(&tasks, &client(&format!("other{n}")), FOREIGN_PER_CLIENT_MAX);
         }
-        assert!(tasks.foreign(&ada, "ada-0").is_some(), "whoever has most gives way");
+        assert!(tasks.foreign(&ada, "ada-0").is_some(), "the client with the most loses one");
         let kept = tasks.foreign.lock().unwrap().values().map(VecDeque::len).sum::<usize>();
         assert_eq!(kept, FOREIGN_MAX);
         tasks.forget_of("ada", None);
         assert!(tasks.foreign(&ada, "ada-0").is_none(), "it may be another's name by now");
     }
 
-    /// The attack: a name is taken back and given again, and its new holder asks after the tasks of the former.
+    /// The attack: a name is revoked and assigned again, and the new client asks for the tasks of the old one.
     #[test]
     fn an_inherited_name_inherits_no_task() {
         let (tasks, former) = (Tasks::default(), Client { token: Some(1), ..client("ada") });
@@ -526,10 +535,10 @@ mod tests {
         assert!(tasks.get(&former, "one").is_ok() && tasks.foreign(&former, "ada-0").is_some());
         assert!(tasks.get(&namesake, "one").is_err() && tasks.cancel(&namesake, "one").is_err());
         assert!(tasks.foreign(&namesake, "ada-0").is_none());
-        // The weak variant: by the name alone, it would be found.
+        // Control: by name alone, it would be found.
         let by_name = |tasks: &Tasks| tasks.all().values().any(|task| task.owner.name == namesake.name);
         assert!(by_name(&tasks));
-        // The end of the former takes nothing from the one who has the name now.
+        // Removing the old client's tasks does not affect the new client.
         made(&tasks, &namesake, 1);
         tasks.forget_of("ada", Some(1));
         assert!(tasks.get(&former, "one").is_err() && tasks.foreign(&former, "ada-0").is_none());
@@ -553,22 +562,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_question_ends_with_its_task() {
-        let ask = Ask::elicit("Who?", json!({}));
+        let ask = InputRequest::elicit("Who?", json!({}));
         let offers = json!({ "elicitation": {} });
-        let offers = Offers::of(offers.as_object().unwrap());
+        let offers = ClientCapabilities::of(offers.as_object().unwrap());
         let meta = RequestMeta { offers: Some(offers), ..RequestMeta::default() };
-        let first = RoundPeer::new(Stream::fleeting(), &meta, Earlier::default(), None);
+        let first = RoundPeer::new(ClientStream::fleeting(), &meta, PreviousRounds::default(), None);
         let (tasks, client) = (Tasks::default(), client("ada"));
         let peer = TaskPeer { task: task(&client), first: Arc::new(first) };
         tasks.all().insert("one".to_owned(), peer.task.clone());
-        let mut asked = peer.ask(vec![Question { key: "who".to_owned(), ask }]);
-        assert!((&mut asked).now_or_never().is_none(), "nobody has answered");
+        let mut asked = peer.ask(vec![KeyedInputRequest { key: "who".to_owned(), ask }]);
+        assert!((&mut asked).now_or_never().is_none(), "not answered yet");
         peer.task.end("completed", Ok(Value::Null));
-        let asked =
-            tokio::time::timeout(Duration::from_secs(30), asked).await.expect("nobody waits for ever");
-        assert!(matches!(asked, Err(AskRefused::Failed(_))), "{asked:?}");
-        // Too late, which is no fault of the client's.
-        assert_eq!(tasks.update(&client, "one", Answers::new()).unwrap(), json!({}));
+        let asked = tokio::time::timeout(Duration::from_secs(30), asked).await.expect("the question ends");
+        assert!(matches!(asked, Err(InputRefusal::Failed(_))), "{asked:?}");
+        // A late answer is not an error.
+        assert_eq!(tasks.update(&client, "one", InputResponses::new()).unwrap(), json!({}));
         assert_eq!(tasks.get(&client, "one").unwrap()["status"], "completed");
     }
 
@@ -578,12 +586,12 @@ mod tests {
         let task = task(&client);
         tasks.all().insert(task.id.clone(), task.clone());
         for name in ["first", "second"] {
-            let ask = Ask::elicit("Who?", json!({}));
-            task.asks(vec![Question { key: "who".to_owned(), ask }]);
+            let ask = InputRequest::elicit("Who?", json!({}));
+            task.asks(vec![KeyedInputRequest { key: "who".to_owned(), ask }]);
             assert!(task.state().answers.is_empty(), "{name} is not answered yet");
             assert_eq!(task.show()["status"], "input_required");
             let answer = json!({ "action": "accept", "content": { "name": name } });
-            tasks.update(&client, "one", Answers::from([("who".to_owned(), answer.clone())])).unwrap();
+            tasks.update(&client, "one", InputResponses::from([("who".to_owned(), answer.clone())])).unwrap();
             assert_eq!(task.state().answers["who"], answer);
         }
     }

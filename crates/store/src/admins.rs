@@ -1,51 +1,50 @@
-//! The people who may look and decide: who they are, the links that let them begin, and their sessions.
+//! Administrators of the admin page: accounts, sign-in links and sessions.
 //!
-//! One file, `admins.json`, shared by the hub and the command line. A password is kept as its argon2id hash; of links
-//! and sessions the file holds only the SHA-256. Whoever can write the file as this user can let anyone in, so the
-//! command line makes links without asking for a password. A session that another process ended is gone with its next
-//! request.
+//! The database holds the argon2id hash of a password, and only the SHA-256 of links and sessions. A process that can write
+//! the database as this user can admit anyone, so the command line makes links without a password. A session that another
+//! process ended is refused with its next request.
 
-mod file;
 mod password;
+mod rows;
 mod token;
 
 pub use password::{PASSWORD_BYTES_MAX, PASSWORD_CHARS_MIN};
+pub(crate) use rows::{AdminRows, read_legacy};
 
 use crate::clients::is_client_name;
-use crate::kept::{FileError, Live};
-use file::{Contents, LinkRecord, Record, SessionRecord};
+use crate::database::{Database, DatabaseError, TopicStore};
 use jiff::{SignedDuration, Timestamp};
-use password::Hashed;
+use password::StoredPassword;
 use portcullis_core::{Clock, Secret};
-use std::path::Path;
+use rows::{AdminRecord, LinkRecord, SessionRecord};
 use std::sync::Arc;
-use token::Digest;
+use token::AdminTokenDigest;
 use zeroize::Zeroizing;
 
-/// How many administrators there may be. They are people, and know each other.
+/// Administrators are people who know each other.
 const ADMINS_MAX: usize = 50;
-/// How many sessions are kept. The one that was longest without a request makes room.
+/// LRU: the session idle for longest makes room.
 const SESSIONS_MAX: usize = 200;
-/// How many links are good at once. The oldest makes room.
+/// Valid links at once. The oldest makes room.
 const LINKS_MAX: usize = 5;
-/// How long a link is good.
+/// Lifetime of a sign-in link.
 pub const LINK_LIFE: SignedDuration = SignedDuration::from_hours(1);
-/// How long a session lasts without a request.
+/// Idle timeout of a session.
 pub const SESSION_IDLE: SignedDuration = SignedDuration::from_mins(30);
-/// How long a session lasts in any case.
+/// Absolute lifetime of a session.
 pub const SESSION_LIFE: SignedDuration = SignedDuration::from_hours(12);
-/// How often a request is noted in the file. A session may end this much too early.
-const NOTED_EVERY: SignedDuration = SignedDuration::from_secs(60);
-/// How far a clock may be set back before what was made later than now stops to count.
+/// How often the last request of a session is written. A session may end this much too early.
+const TOUCH_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
+/// Clock skew: what was created later than now by more than this is not valid.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_mins(5);
-/// How much of what a browser says of itself is kept.
+/// Characters of the `User-Agent` that are stored.
 const BROWSER_CHARS_MAX: usize = 160;
 
-/// What can be wrong, in words for whoever asked. Never holds a password, a link or a session.
+/// An error for the person. Never holds a password, a link or a session token.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
     #[error(
-        "`{}` is not a name for an administrator; expected 1 to 64 of a-z, 0-9, `-` and `_`, starting with a letter or digit",
+        "`{}` is not a valid administrator name; expected 1 to 64 of a-z, 0-9, `-` and `_`, starting with a letter or digit",
         portcullis_core::json::printable(.0)
     )]
     Name(String),
@@ -59,20 +58,26 @@ pub enum AdminError {
     Unknown(String),
     #[error("no session has the id `{}`; `portcullis admin sessions` shows which exist", portcullis_core::json::printable(.0))]
     UnknownSession(String),
-    #[error("there are {ADMINS_MAX} administrators already; remove those who are no longer")]
+    #[error("there are already {ADMINS_MAX} administrators; remove one with `portcullis admin remove`")]
     Full,
-    /// The file cannot be read; nobody can sign in until it can.
+    /// The rows cannot be read; sign-in is closed until they can.
     #[error("{0}")]
     Damaged(String),
     #[error("the password could not be hashed: {0}")]
     Hash(String),
-    #[error("the system gave no random numbers: {0}")]
+    #[error("cannot get random bytes from the system: {0}")]
     Random(getrandom::Error),
     #[error(transparent)]
-    Io(#[from] FileError),
+    Database(DatabaseError),
 }
 
-/// Someone who may sign in.
+impl From<DatabaseError> for AdminError {
+    fn from(error: DatabaseError) -> AdminError {
+        if error.is_too_large() { AdminError::Full } else { AdminError::Database(error) }
+    }
+}
+
+/// An administrator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdminInfo {
     pub name: String,
@@ -81,65 +86,63 @@ pub struct AdminInfo {
     pub changed: Timestamp,
 }
 
-/// A session, without what opens it.
+/// A session, without its token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Names it, opens nothing.
+    /// Identifies the session; grants nothing.
     pub id: String,
     pub admin: String,
     pub created: Timestamp,
-    /// About when its last request came.
+    /// Time of the last request, to within a minute.
     pub seen: Timestamp,
     pub expires: Timestamp,
     /// The address it was opened from.
     pub from: String,
-    /// What the browser said of itself.
+    /// The `User-Agent`.
     pub browser: String,
 }
 
-/// Where a session is opened.
+/// Where a session is opened from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct SessionOrigin {
     pub from: String,
     pub browser: String,
 }
 
-/// A password that is fit to be set, hashed already.
-pub struct NewPassword(Hashed);
+/// A password that passed the checks, already hashed.
+pub struct NewPassword(StoredPassword);
 
 impl NewPassword {
-    /// Hashes a password. Takes a while and 19 MiB, on purpose: not for a runtime thread.
+    /// Hashes a password. Takes long and 19 MiB, on purpose: not for an async worker.
     pub fn new(password: &Secret<Zeroizing<String>>) -> Result<NewPassword, AdminError> {
         password::check(password)?;
-        Hashed::of(password).map(NewPassword)
+        StoredPassword::of(password).map(NewPassword)
     }
 }
 
 /// The administrators of one hub.
-pub struct Admins {
-    live: Live<Contents>,
+pub struct AdminStore {
+    topic: TopicStore<AdminRows>,
     clock: Arc<dyn Clock>,
 }
 
-impl Admins {
-    /// Opens the file kept in the folder `dir`. Neither has to exist.
-    ///
-    /// A damaged file is not an error here: nobody is let in, and [`Admins::health`] says why.
-    pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Admins {
-        Admins { live: Live::new(file::in_folder(dir), file::parse), clock }
+impl AdminStore {
+    /// Damaged rows are not an error here: no sign-in succeeds, and [`AdminStore::health`] says why.
+    pub fn open(database: &Database, clock: Arc<dyn Clock>) -> AdminStore {
+        AdminStore { topic: TopicStore::open(database), clock }
     }
 
-    /// Returns why nobody can sign in, if so.
+    /// Returns why sign-in is closed, if so.
     pub fn health(&self) -> Result<(), AdminError> {
         self.known(|_| ())
     }
 
-    /// Returns who may sign in, in the order in which they came.
+    /// Returns the administrators, oldest account first.
     pub fn list(&self) -> Result<Vec<AdminInfo>, AdminError> {
-        self.known(|contents| contents.admins.iter().map(Record::info).collect())
+        self.known(|contents| contents.admins.iter().map(AdminRecord::info).collect())
     }
 
-    /// Makes a link that lets one person set a password. It is not kept anywhere: this is the only time it is seen.
+    /// Makes a one-time link to set a password. Only its digest is stored.
     pub fn make_link(&self) -> Result<Secret<String>, AdminError> {
         let (link, digest) = token::generate()?;
         let expires = after(self.now(), LINK_LIFE);
@@ -152,17 +155,22 @@ impl Admins {
         Ok(link)
     }
 
-    /// Returns whether a link is good now. Uses nothing up.
-    pub fn knows_link(&self, link: &str) -> Result<bool, AdminError> {
+    /// Returns whether a link is valid now. Does not consume it.
+    pub fn is_link_valid(&self, link: &str) -> Result<bool, AdminError> {
         let Some(digest) = token::digest_of(link) else { return Ok(false) };
         let now = self.now();
         self.known(|contents| contents.links.iter().any(|link| link.is_good(digest, now)))
     }
 
-    /// Uses a link up to set the password of someone new, or of someone who has forgotten theirs.
+    /// Consumes a link to set the password of a new or an existing administrator.
     ///
-    /// Their sessions end: whoever needs a new password may not know who has the old one.
-    pub fn welcome(&self, link: &str, name: &str, password: NewPassword) -> Result<AdminInfo, AdminError> {
+    /// Ends their sessions: the old password may have leaked.
+    pub fn redeem_link(
+        &self,
+        link: &str,
+        name: &str,
+        password: NewPassword,
+    ) -> Result<AdminInfo, AdminError> {
         check_name(name)?;
         let digest = token::digest_of(link).ok_or(AdminError::Link)?;
         let now = self.now();
@@ -173,7 +181,7 @@ impl Admins {
         })
     }
 
-    /// Sets another password. All other sessions of this person end.
+    /// Changes a password. Ends all other sessions of this administrator.
     pub fn change_password(
         &self,
         name: &str,
@@ -185,16 +193,16 @@ impl Admins {
             if contents.admins.iter().all(|admin| admin.name != name) {
                 return Err(AdminError::Unknown(name.to_owned()));
             }
-            let kept: Vec<SessionRecord> =
+            let others: Vec<SessionRecord> =
                 contents.sessions.iter().filter(|session| session.id == keep).cloned().collect();
             let changed = set_password(contents, name, password, now)?;
-            contents.sessions.extend(kept);
+            contents.sessions.extend(others);
             Ok(changed)
         })
     }
 
-    /// Returns whether a password is the one of `name`. Takes as long for a name that nobody has: not for a runtime
-    /// thread.
+    /// Returns whether a password is that of `name`. Takes as long for an unknown name: not for an async
+    /// worker.
     pub fn verify(&self, name: &str, password: &Secret<Zeroizing<String>>) -> Result<bool, AdminError> {
         if password.expose().len() > PASSWORD_BYTES_MAX {
             return Ok(false);
@@ -205,15 +213,15 @@ impl Admins {
         })?;
         match known {
             Some(hashed) => hashed.is_of(password),
-            None => Hashed::nobody().is_of(password).map(|_| false),
+            None => StoredPassword::dummy().is_of(password).map(|_| false),
         }
     }
 
-    /// Opens a session for someone who has shown their password. What opens it is seen only now.
+    /// Opens a session for an authenticated administrator. Its token is returned only here.
     pub fn open_session(
         &self,
         admin: &str,
-        place: &Place,
+        origin: &SessionOrigin,
     ) -> Result<(Secret<String>, SessionInfo), AdminError> {
         let (secret, digest) = token::generate()?;
         let now = self.now();
@@ -223,8 +231,8 @@ impl Admins {
             admin: admin.to_owned(),
             created: now,
             seen: now,
-            from: shortened(&place.from),
-            browser: shortened(&place.browser),
+            from: shortened(&origin.from),
+            browser: shortened(&origin.browser),
         };
         let info = session.info();
         self.change(|contents| {
@@ -240,7 +248,7 @@ impl Admins {
         Ok((secret, info))
     }
 
-    /// Returns the session that a secret opens; `None` for every one that is not good now.
+    /// Returns the session of a token; `None` unless it is valid now.
     pub fn session(&self, secret: &str) -> Option<SessionInfo> {
         let digest = token::digest_of(secret)?;
         let now = self.now();
@@ -251,13 +259,13 @@ impl Admins {
         found.ok().flatten()
     }
 
-    /// Returns whether the file should learn that a session is in use. See [`Admins::note`].
-    pub fn wants_note(&self, session: &SessionInfo) -> bool {
-        self.now().duration_since(session.seen) >= NOTED_EVERY
+    /// Returns whether the stored time of the last request is out of date. See [`AdminStore::touch_session`].
+    pub fn needs_touch(&self, session: &SessionInfo) -> bool {
+        self.now().duration_since(session.seen) >= TOUCH_INTERVAL
     }
 
-    /// Writes down that a session is in use, so that it does not end.
-    pub fn note(&self, id: &str) -> Result<(), AdminError> {
+    /// Stores that a session is in use, which restarts its idle timeout.
+    pub fn touch_session(&self, id: &str) -> Result<(), AdminError> {
         let now = self.now();
         self.change(|contents| {
             contents
@@ -269,7 +277,7 @@ impl Admins {
         })
     }
 
-    /// Returns the sessions that are good now, oldest first.
+    /// Returns the valid sessions, oldest first.
     pub fn sessions(&self) -> Result<Vec<SessionInfo>, AdminError> {
         let now = self.now();
         self.known(|contents| {
@@ -292,7 +300,7 @@ impl Admins {
         })
     }
 
-    /// Ends all sessions of one person, or of everyone. Returns how many there were.
+    /// Ends all sessions of one administrator, or of all. Returns how many there were.
     pub fn end_sessions(&self, of: Option<&str>) -> Result<usize, AdminError> {
         self.change(|contents| {
             let before = contents.sessions.len();
@@ -301,7 +309,7 @@ impl Admins {
         })
     }
 
-    /// Takes a person's right to sign in back, and ends their sessions.
+    /// Removes an administrator and ends their sessions.
     pub fn remove(&self, name: &str) -> Result<AdminInfo, AdminError> {
         self.change(|contents| {
             let at = contents.admins.iter().position(|admin| admin.name == name);
@@ -311,15 +319,15 @@ impl Admins {
         })
     }
 
-    /// Returns the time by which links and sessions are measured.
+    /// Returns the time that lifetimes are measured by.
     pub fn now(&self) -> Timestamp {
-        // A time that cannot be told revives nothing.
+        // An unknown time must not revive a session.
         let now = Timestamp::try_from(self.clock.now()).unwrap_or(Timestamp::MAX);
         Timestamp::from_second(now.as_second()).unwrap_or(now)
     }
 
-    fn known<T>(&self, look: impl FnOnce(&Contents) -> T) -> Result<T, AdminError> {
-        match &self.live.current().known {
+    fn known<T>(&self, look: impl FnOnce(&AdminRows) -> T) -> Result<T, AdminError> {
+        match &self.topic.current().known {
             Ok(contents) => Ok(look(contents)),
             Err(why) => Err(AdminError::Damaged(why.clone())),
         }
@@ -327,14 +335,14 @@ impl Admins {
 
     fn change<T>(
         &self,
-        change: impl FnOnce(&mut Contents) -> Result<T, AdminError>,
+        change: impl FnOnce(&mut AdminRows) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
-        file::change(&self.live.file, self.now(), change)
+        rows::change(&self.topic, self.now(), change)
     }
 }
 
 fn set_password(
-    contents: &mut Contents,
+    contents: &mut AdminRows,
     name: &str,
     NewPassword(password): NewPassword,
     now: Timestamp,
@@ -347,21 +355,21 @@ fn set_password(
     if contents.admins.len() >= ADMINS_MAX {
         return Err(AdminError::Full);
     }
-    let new = Record { name: name.to_owned(), password, created: now, changed: now };
+    let new = AdminRecord { name: name.to_owned(), password, created: now, changed: now };
     let info = new.info();
     contents.admins.push(new);
     Ok(info)
 }
 
 impl LinkRecord {
-    fn is_good(&self, digest: Digest, now: Timestamp) -> bool {
-        Digest::from_hex(&self.sha256) == Some(digest) && now < self.expires
+    fn is_good(&self, digest: AdminTokenDigest, now: Timestamp) -> bool {
+        AdminTokenDigest::from_hex(&self.sha256) == Some(digest) && now < self.expires
     }
 }
 
 impl SessionRecord {
-    fn is_of(&self, digest: Digest) -> bool {
-        Digest::from_hex(&self.sha256) == Some(digest)
+    fn is_of(&self, digest: AdminTokenDigest) -> bool {
+        AdminTokenDigest::from_hex(&self.sha256) == Some(digest)
     }
 
     fn is_good(&self, now: Timestamp) -> bool {

@@ -1,118 +1,126 @@
-//! What waits for a person's decision, and what was decided.
+//! Approvals: calls that wait for a person, and the decisions.
 //!
-//! An approval is bound to a digest of the whole call (client, its token, tool, arguments, definition), so an edited call asks
-//! again, and so does whoever has the name of a former client. One that was given once is taken by the call that uses it,
-//! on disk before that call acts: a crash in between costs an approval, it never gives one. One file, `approvals.json`,
-//! shared by the hub and the command line.
+//! An approval is bound to a digest of the whole call (client, its token, tool, arguments, definition). So an
+//! edited call needs a new approval, and so does a new client with the name of a former one. The call that
+//! uses a one-time approval consumes it on disk before it acts: a crash in between costs an approval, it
+//! never grants one. Hub and command line share the rows.
 
-mod file;
+mod rows;
 
-use crate::kept::{FileError, Live};
-use file::Contents;
+pub(crate) use rows::{ApprovalTable, read_legacy};
+
+use crate::database::{Database, DatabaseError, TopicStore};
 use jiff::{SignedDuration, Timestamp};
 use portcullis_core::{Clock, Effect};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
-/// How many decisions a person may be asked for at once. Nobody reads more.
+/// Pending approvals of all clients. A person does not read more.
 pub const PENDING_MAX: usize = 200;
-/// How many of them one client may have, so that it does not take the place of others.
+/// Pending approvals of one client, so that it cannot crowd out others.
 pub const PENDING_PER_CLIENT_MAX: usize = 50;
-/// How many that are over are kept, to be looked up.
+/// Closed approvals that stay for lookup.
 const OVER_MAX: usize = 500;
-/// How many refusals are remembered. A client that refuses all by itself does not make the file any longer.
+/// Rejections that stay. A client that rejects automatically does not grow the table.
 const REJECTED_MAX: usize = 200;
-/// How much of the arguments stays once a call is decided about.
+/// Bytes of the arguments that stay after the decision.
 const ARGUMENTS_KEPT_BYTES_MAX: usize = 512;
-/// How far a clock may be set back before what was decided later than now stops to count.
+/// Clock skew: a decision from later than now by more than this is not valid.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_mins(5);
-/// How much of the arguments is kept for a person to read.
+/// Bytes of the arguments that are stored for a person to read.
 pub const ARGUMENTS_BYTES_MAX: usize = 8 * 1024;
-/// After a no, the same call is refused without asking for this long. Then the person may have another mind.
+/// After a rejection the same call is refused without a question for this long. Then the person may decide
+/// otherwise.
 const REJECTED_FOR: Duration = Duration::from_secs(10 * 60);
 const ID_CHARS: usize = 8;
-/// Digits and letters that nobody mistakes for one another.
+/// Digits and letters that are not mistaken for one another (Crockford base 32).
 const ID_ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// What can be wrong with a request to the store, in words for whoever made it.
+/// An error for the person or client that made the request.
 #[derive(Debug, thiserror::Error)]
 pub enum ApprovalError {
     #[error("no approval has the id `{}`; `portcullis approvals list --all` shows which exist", portcullis_core::json::printable(.0))]
     Unknown(String),
-    #[error("`{}` is the beginning of several ids; give more of it", portcullis_core::json::printable(.0))]
+    #[error("`{}` matches several ids; give more characters", portcullis_core::json::printable(.0))]
     Ambiguous(String),
-    #[error("`{0}` has expired; the call has to be made again, and will ask again")]
+    #[error("`{0}` has expired; make the call again to request a new approval")]
     Expired(String),
     #[error("`{id}` is {state} already")]
-    Decided { id: String, state: Stage },
-    #[error("the approvals do not fit in their file any more; nothing was changed")]
+    Decided { id: String, state: ApprovalStage },
+    #[error("the approvals file is full; nothing was changed")]
     TooLarge,
-    #[error("`{0}` destroys something, so it can only be approved one call at a time")]
+    #[error("`{0}` is destructive, so it can only be approved one call at a time")]
     SingleUse(String),
     #[error(
-        "{PENDING_MAX} calls wait for a decision already, or {PENDING_PER_CLIENT_MAX} of this client; decide about some first"
+        "{PENDING_MAX} calls are already pending, or {PENDING_PER_CLIENT_MAX} of this client; decide some of them first"
     )]
     Full,
     /// The file cannot be read; nothing is approved until it can.
     #[error("{0}")]
     Damaged(String),
-    #[error("the system gave no random numbers: {0}")]
+    #[error("cannot get random bytes from the system: {0}")]
     Random(getrandom::Error),
     #[error(transparent)]
-    Io(#[from] FileError),
+    Database(DatabaseError),
 }
 
-/// For how much a yes counts.
+impl From<DatabaseError> for ApprovalError {
+    fn from(error: DatabaseError) -> ApprovalError {
+        if error.is_too_large() { ApprovalError::TooLarge } else { ApprovalError::Database(error) }
+    }
+}
+
+/// The scope of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Span {
+pub enum ApprovalScope {
     /// The exact call, one time.
     Once,
     /// Every call of this tool by this client until its session ends.
     Session,
 }
 
-impl Span {
+impl ApprovalScope {
     pub fn as_str(self) -> &'static str {
         match self {
-            Span::Once => "once",
-            Span::Session => "session",
+            ApprovalScope::Once => "once",
+            ApprovalScope::Session => "session",
         }
     }
 }
 
-/// What a person said.
+/// A person's decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    Approve(Span),
+pub enum ApprovalVerdict {
+    Approve(ApprovalScope),
     Reject { reason: Option<String> },
 }
 
-/// How a question stood when somebody looked at it and answered.
+/// The state of an approval when a person saw it and decided.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// When it had been decided, and nothing if nobody had.
+pub struct ApprovalSnapshot {
+    /// Time of the earlier decision, if any.
     pub decided: Option<Timestamp>,
-    /// Which session waited for the answer, as [`Asked`] names it.
+    /// The session that waited, as in [`ApprovalRequest`].
     pub session: Option<String>,
 }
 
-/// How far an approval has come.
+/// The stored state of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum ApprovalState {
     Pending,
     Approved,
     Rejected,
-    /// Approved once, and that once is over.
+    /// Approved once, and consumed.
     Used,
 }
 
-/// How an approval stands at some time: what was last done with it, or that its time is over.
+/// The state of an approval at a given time: the stored one, or expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum ApprovalStage {
     Pending,
     Approved,
     Rejected,
@@ -120,34 +128,33 @@ pub enum Stage {
     Expired,
 }
 
-impl Stage {
-    /// Returns the one word for it, for people and programs.
+impl ApprovalStage {
+    /// Returns the state as one word, for people and programs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Stage::Pending => "pending",
-            Stage::Approved => "approved",
-            Stage::Rejected => "rejected",
-            Stage::Used => "used",
-            Stage::Expired => "expired",
+            ApprovalStage::Pending => "pending",
+            ApprovalStage::Approved => "approved",
+            ApprovalStage::Rejected => "rejected",
+            ApprovalStage::Used => "used",
+            ApprovalStage::Expired => "expired",
         }
     }
 }
 
-impl std::fmt::Display for Stage {
+impl std::fmt::Display for ApprovalStage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-/// The call that is asked about.
+/// The call that needs approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Asked {
-    /// Of client, its token, kind, target, arguments and definition, as 64 hex digits.
+pub struct ApprovalRequest {
+    /// SHA-256 of client, its token, kind, target, arguments and definition, as 64 hex digits.
     pub digest: String,
     pub client: String,
-    /// Who has the name of the client, where it shows a token: a digest of part of that. A name that was taken back and given
-    /// again is somebody else's.
+    /// A digest of part of the client's token, where it has one. Tells the client from a later one of the
+    /// same name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     pub origin: String,
@@ -156,96 +163,101 @@ pub struct Asked {
     pub target: String,
     pub effect: String,
     pub reach: String,
-    /// The rule by which a person is asked.
+    /// The rule that requires approval.
     pub rule: String,
-    /// Of what the target was when it was asked about, as 64 hex digits.
+    /// SHA-256 of the target's definition at the time of the request, as 64 hex digits.
     pub definition: String,
-    /// Which session asked, where there are sessions. A digest: its id opens it.
+    /// The session that asked, where there are sessions. A digest, because the id itself opens the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// For a person to read: without secrets, with nothing hidden, and no more than [`ARGUMENTS_BYTES_MAX`].
+    /// For a person to read: redacted, with hidden characters shown, at most [`ARGUMENTS_BYTES_MAX`].
     pub arguments: String,
-    /// How many characters of them are not shown.
+    /// Characters of the arguments that are not shown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the shape that serde asks for")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// What was decided, by whom and when.
+/// A decision, with its author and time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Decided {
+pub struct ApprovalDecision {
     pub at: Timestamp,
     pub by: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub span: Option<Span>,
+    pub span: Option<ApprovalScope>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// One question to a person, from the moment it is asked.
+/// One approval, from the request to its end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Approval {
     pub id: String,
-    pub state: State,
+    pub state: ApprovalState,
     pub asked: Timestamp,
-    /// When the question, or what was answered, stops to count.
+    /// When the request, or the decision, expires.
     pub expires: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decided: Option<Decided>,
-    /// Whether a call has run on it. A yes for a session stays good for that session.
+    pub decided: Option<ApprovalDecision>,
+    /// Whether a call has used it. An approval for a session stays valid for that session.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken: bool,
-    pub call: Asked,
+    pub call: ApprovalRequest,
 }
 
 impl Approval {
-    pub fn stage(&self, now: Timestamp) -> Stage {
+    pub fn stage(&self, now: Timestamp) -> ApprovalStage {
         match self.state {
-            State::Used => Stage::Used,
-            _ if self.expires <= now => Stage::Expired,
-            State::Pending => Stage::Pending,
-            State::Approved => Stage::Approved,
-            State::Rejected => Stage::Rejected,
+            ApprovalState::Used => ApprovalStage::Used,
+            _ if self.expires <= now => ApprovalStage::Expired,
+            ApprovalState::Pending => ApprovalStage::Pending,
+            ApprovalState::Approved => ApprovalStage::Approved,
+            ApprovalState::Rejected => ApprovalStage::Rejected,
         }
     }
 
-    /// Returns whether it may be decided so by somebody who looked when it had been decided at `seen`. A no may still
-    /// become a yes, and a yes that is not used up may be taken back.
-    pub fn takes(&self, verdict: &Verdict, seen: Option<Timestamp>, now: Timestamp) -> bool {
+    /// Returns whether this verdict is possible for a person who saw the decision of time `seen`. A rejection
+    /// may become an approval, and an unused approval may be revoked.
+    pub fn takes(&self, verdict: &ApprovalVerdict, seen: Option<Timestamp>, now: Timestamp) -> bool {
         let is_as_seen = self.decided.as_ref().map(|decided| decided.at) == seen;
         let may = match (self.stage(now), verdict) {
-            (Stage::Pending, _) => true,
-            (Stage::Rejected, Verdict::Approve(_)) | (Stage::Approved, Verdict::Reject { .. }) => true,
-            (Stage::Approved | Stage::Rejected | Stage::Used | Stage::Expired, _) => false,
+            (ApprovalStage::Pending, _) => true,
+            (ApprovalStage::Rejected, ApprovalVerdict::Approve(_))
+            | (ApprovalStage::Approved, ApprovalVerdict::Reject { .. }) => true,
+            (
+                ApprovalStage::Approved
+                | ApprovalStage::Rejected
+                | ApprovalStage::Used
+                | ApprovalStage::Expired,
+                _,
+            ) => false,
         };
         may && is_as_seen
     }
 
     fn counts(&self, now: Timestamp) -> bool {
         let since = self.decided.as_ref().map_or(self.asked, |decided| decided.at);
-        self.state != State::Used && now < self.expires && since.duration_since(now) < CLOCK_SLACK
+        self.state != ApprovalState::Used && now < self.expires && since.duration_since(now) < CLOCK_SLACK
     }
 
-    /// Returns what an answer means that was given for `session`. The call may wait in another by now, or in none, and a yes
-    /// until that ends is not what somebody was asked for.
-    fn narrowed(&self, verdict: Verdict, session: Option<&str>) -> Verdict {
+    /// Narrows a verdict that was given for `session`. The call may wait in another session by now, or in
+    /// none; an approval for that session is not what the person was asked for.
+    fn narrowed(&self, verdict: ApprovalVerdict, session: Option<&str>) -> ApprovalVerdict {
         match verdict {
-            Verdict::Approve(Span::Session) if self.call.session.as_deref() != session => {
-                Verdict::Approve(Span::Once)
+            ApprovalVerdict::Approve(ApprovalScope::Session) if self.call.session.as_deref() != session => {
+                ApprovalVerdict::Approve(ApprovalScope::Once)
             }
-            Verdict::Approve(_) | Verdict::Reject { .. } => verdict,
+            ApprovalVerdict::Approve(_) | ApprovalVerdict::Reject { .. } => verdict,
         }
     }
 
-    /// Returns whether a yes stays good beyond this call. One until a session ends has nothing to end with where there is
-    /// none: there it is for the call that was shown.
-    fn outlasts(&self, call: &Asked) -> bool {
+    /// Returns whether an approval stays valid after this call. Without a session, an approval for a session
+    /// has no end, so it is for the shown call only.
+    fn outlasts(&self, call: &ApprovalRequest) -> bool {
         self.is_for_session() && (self.call.session.is_none() || call.session.is_some())
     }
 
@@ -254,21 +266,22 @@ impl Approval {
     }
 
     fn is_for_session(&self) -> bool {
-        self.state == State::Approved
-            && self.decided.as_ref().is_some_and(|decided| decided.span == Some(Span::Session))
+        self.state == ApprovalState::Approved
+            && self.decided.as_ref().is_some_and(|decided| decided.span == Some(ApprovalScope::Session))
     }
 
-    /// Returns whether this speaks about a call.
-    fn covers(&self, call: &Asked) -> bool {
+    /// Returns whether this approval is about a call.
+    fn covers(&self, call: &ApprovalRequest) -> bool {
         if self.is_for_session() {
-            // The session that asked may be gone: the call that was shown runs all the same, once, for the next one.
+            // The session that asked may be gone: the shown call still runs, once, in the next one.
             if !self.taken && self.call.digest == call.digest {
                 return true;
             }
-            // Of the arguments it says nothing; what the tool is and does, and for whom, must be as it was.
-            let part = |call: &Asked| {
-                let Asked { client, holder, origin, kind, target, effect, definition, session, .. } =
-                    call.clone();
+            // An approval for a session covers any arguments; client, tool and definition must be unchanged.
+            let part = |call: &ApprovalRequest| {
+                let ApprovalRequest {
+                    client, holder, origin, kind, target, effect, definition, session, ..
+                } = call.clone();
                 (client, holder, origin, kind, target, effect, definition, session)
             };
             return part(&self.call) == part(call);
@@ -277,64 +290,71 @@ impl Approval {
     }
 }
 
-/// How a call stands with the person.
+/// The outcome of looking up a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// It may run now. If it was approved once, that is used up.
+pub enum ApprovalOutcome {
+    /// It may run now. A one-time approval is consumed.
     Approved(Approval),
     Rejected(Approval),
     Pending(Approval),
 }
 
-/// How long questions and answers count.
+/// Lifetimes of requests and decisions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lifetimes {
-    /// A question that nobody answers.
+pub struct ApprovalLifetimes {
+    /// An undecided request.
     pub pending: Duration,
-    /// A yes that nobody uses; and one for a session, where there are no sessions.
+    /// An unused approval; and one for a session, where there are no sessions.
     pub approved: Duration,
 }
 
 /// The approvals of one hub.
-pub struct Approvals {
-    live: Live<Contents>,
+pub struct ApprovalStore {
+    topic: TopicStore<ApprovalTable>,
     clock: Arc<dyn Clock>,
 }
 
-impl Approvals {
-    /// Opens the approvals kept in the folder `dir`. Neither has to exist.
-    ///
-    /// A damaged file is not an error here: nothing is approved, and [`Approvals::health`] says why.
-    pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Approvals {
-        Approvals { live: Live::new(file::in_folder(dir), file::parse), clock }
+impl ApprovalStore {
+    /// Damaged rows are not an error here: nothing is approved, and [`ApprovalStore::health`] says why.
+    pub fn open(database: &Database, clock: Arc<dyn Clock>) -> ApprovalStore {
+        ApprovalStore { topic: TopicStore::open(database), clock }
     }
 
-    /// Returns how a call stands, and asks about it if nobody did.
+    /// Returns a receiver that is notified whenever a request is opened, decided or consumed.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.topic.subscribe()
+    }
+
+    /// Returns the outcome for a call, and opens a request if there is none.
     ///
-    /// Waits for other processes that change the file at this moment, and for the disk; not for a runtime thread.
-    pub fn ask(&self, call: &Asked, lifetimes: Lifetimes) -> Result<Standing, ApprovalError> {
-        // Most calls that come here a second time need no change.
+    /// Blocks on the file lock of other processes and on the disk; not for an async worker.
+    pub fn ask(
+        &self,
+        call: &ApprovalRequest,
+        lifetimes: ApprovalLifetimes,
+    ) -> Result<ApprovalOutcome, ApprovalError> {
+        // Most retries of a call need no write.
         if let Some(standing) = self.peek(call)?
             && !changes_by_use(&standing, call)
         {
             return Ok(standing);
         }
         let now = self.now();
-        file::change(&self.live.file, now, |approvals| {
+        rows::change(&self.topic, now, |approvals| {
             if let Some(at) = choose(approvals, call, now) {
                 let known = &mut approvals[at];
                 match known.state {
-                    State::Approved if known.outlasts(call) => known.taken = true,
-                    State::Approved => (known.state, known.taken) = (State::Used, true),
-                    State::Pending | State::Rejected | State::Used => {}
+                    ApprovalState::Approved if known.outlasts(call) => known.taken = true,
+                    ApprovalState::Approved => (known.state, known.taken) = (ApprovalState::Used, true),
+                    ApprovalState::Pending | ApprovalState::Rejected | ApprovalState::Used => {}
                 }
-                // Whoever asks now is who waits for the answer.
-                if known.state != State::Rejected {
+                // The session that asks now waits for the decision.
+                if known.state != ApprovalState::Rejected {
                     known.call.session.clone_from(&call.session);
                 }
                 return Ok(stand(known.clone()));
             }
-            let waits = |known: &&Approval| known.state == State::Pending && known.counts(now);
+            let waits = |known: &&Approval| known.state == ApprovalState::Pending && known.counts(now);
             let own = |known: &&Approval| waits(known) && known.call.client == call.client;
             if approvals.iter().filter(waits).count() >= PENDING_MAX
                 || approvals.iter().filter(own).count() >= PENDING_PER_CLIENT_MAX
@@ -343,7 +363,7 @@ impl Approvals {
             }
             let new = Approval {
                 id: new_id(approvals)?,
-                state: State::Pending,
+                state: ApprovalState::Pending,
                 asked: now,
                 expires: after(now, lifetimes.pending),
                 decided: None,
@@ -351,19 +371,19 @@ impl Approvals {
                 call: call.clone(),
             };
             approvals.push(new.clone());
-            Ok(Standing::Pending(new))
+            Ok(ApprovalOutcome::Pending(new))
         })
     }
 
-    /// Takes an answer to a question as it was looked at. Whoever decides about what somebody else decided meanwhile is
-    /// refused, and a yes for a session that waits no more is for one call.
+    /// Applies a decision about a request as the person saw it. It is refused if another decision came in
+    /// between; an approval for a session that no longer waits is narrowed to one call.
     pub fn answer(
         &self,
         id: &str,
-        verdict: Verdict,
+        verdict: ApprovalVerdict,
         by: &str,
-        seen: &Seen,
-        lifetimes: Lifetimes,
+        seen: &ApprovalSnapshot,
+        lifetimes: ApprovalLifetimes,
     ) -> Result<Approval, ApprovalError> {
         self.settle(id, by, lifetimes, |approval, now| {
             let is_open = approval.takes(&verdict, seen.decided, now);
@@ -371,14 +391,14 @@ impl Approvals {
         })
     }
 
-    /// Decides about a question by its id, or by the beginning of it. A no may still become a yes, and a yes that is
-    /// not used up may be taken back.
+    /// Decides a request by its id or an id prefix. A rejection may become an approval, and an unused
+    /// approval may be revoked.
     pub fn decide(
         &self,
         id: &str,
-        verdict: Verdict,
+        verdict: ApprovalVerdict,
         by: &str,
-        lifetimes: Lifetimes,
+        lifetimes: ApprovalLifetimes,
     ) -> Result<Approval, ApprovalError> {
         self.settle(id, by, lifetimes, |approval, now| {
             let seen = approval.decided.as_ref().map(|decided| decided.at);
@@ -386,56 +406,59 @@ impl Approvals {
         })
     }
 
-    /// Writes down what `judge` makes of a question as it is now; nothing, where it is not open to that.
+    /// Stores the verdict that `judge` returns for the current state of a request; nothing, if the request
+    /// does not admit one.
     fn settle(
         &self,
         id: &str,
         by: &str,
-        lifetimes: Lifetimes,
-        judge: impl FnOnce(&Approval, Timestamp) -> Option<Verdict>,
+        lifetimes: ApprovalLifetimes,
+        judge: impl FnOnce(&Approval, Timestamp) -> Option<ApprovalVerdict>,
     ) -> Result<Approval, ApprovalError> {
         let now = self.now();
-        file::change(&self.live.file, now, |approvals| {
+        rows::change(&self.topic, now, |approvals| {
             let at = find(approvals, id)?;
             let approval = &mut approvals[at];
             let id = || approval.id.clone();
             let verdict = match (judge(approval, now), approval.stage(now)) {
                 (Some(verdict), _) => verdict,
-                (None, Stage::Expired) => return Err(ApprovalError::Expired(id())),
+                (None, ApprovalStage::Expired) => return Err(ApprovalError::Expired(id())),
                 (None, state) => return Err(ApprovalError::Decided { id: id(), state }),
             };
             let (state, span, reason, lasts) = match verdict {
-                Verdict::Approve(Span::Session) if approval.destroys() => {
+                ApprovalVerdict::Approve(ApprovalScope::Session) if approval.destroys() => {
                     return Err(ApprovalError::SingleUse(id()));
                 }
-                Verdict::Approve(span) => (State::Approved, Some(span), None, lifetimes.approved),
-                Verdict::Reject { reason } => (State::Rejected, None, reason, REJECTED_FOR),
+                ApprovalVerdict::Approve(span) => {
+                    (ApprovalState::Approved, Some(span), None, lifetimes.approved)
+                }
+                ApprovalVerdict::Reject { reason } => (ApprovalState::Rejected, None, reason, REJECTED_FOR),
             };
             approval.state = state;
-            approval.decided = Some(Decided { at: now, by: by.to_owned(), span, reason });
+            approval.decided = Some(ApprovalDecision { at: now, by: by.to_owned(), span, reason });
             approval.expires = after(now, lasts);
-            if span == Some(Span::Session) && approval.call.session.is_some() {
-                // It ends with the session, which nobody can have again; this is for those that never end.
+            if span == Some(ApprovalScope::Session) && approval.call.session.is_some() {
+                // The approval ends with its session. The expiry is for sessions that never end.
                 approval.expires = after(now, lifetimes.approved.max(lifetimes.pending));
             }
             Ok(approval.clone())
         })
     }
 
-    /// Returns an approval by its id, or by the beginning of it.
+    /// Returns an approval by its id or an id prefix.
     pub fn get(&self, id: &str) -> Result<Approval, ApprovalError> {
         self.known(|approvals| Ok(approvals[find(approvals, id)?].clone()))
     }
 
-    /// Returns all approvals, oldest first; those that are over, too.
+    /// Returns all approvals, closed ones too, oldest first.
     pub fn list(&self) -> Result<Vec<Approval>, ApprovalError> {
         self.known(|approvals| Ok(approvals.to_vec()))
     }
 
-    /// Returns what waits for a decision, oldest first.
+    /// Returns the pending approvals, oldest first.
     pub fn pending(&self) -> Result<Vec<Approval>, ApprovalError> {
         let now = self.now();
-        let waits = |approval: &&Approval| approval.stage(now) == Stage::Pending;
+        let waits = |approval: &&Approval| approval.stage(now) == ApprovalStage::Pending;
         self.known(|approvals| Ok(approvals.iter().filter(waits).cloned().collect()))
     }
 
@@ -444,14 +467,14 @@ impl Approvals {
         self.known(|_| Ok(()))
     }
 
-    /// Returns the time by which questions and answers are measured.
+    /// Returns the time that lifetimes are measured by.
     pub fn now(&self) -> Timestamp {
-        // A time that cannot be told revives nothing.
+        // An unknown time must not revive an approval.
         Timestamp::try_from(self.clock.now()).unwrap_or(Timestamp::MAX)
     }
 
-    /// Returns how a call stands, without asking or using anything.
-    pub fn peek(&self, call: &Asked) -> Result<Option<Standing>, ApprovalError> {
+    /// Returns the outcome for a call, without opening or consuming anything.
+    pub fn peek(&self, call: &ApprovalRequest) -> Result<Option<ApprovalOutcome>, ApprovalError> {
         let now = self.now();
         self.known(|approvals| Ok(choose(approvals, call, now).map(|at| stand(approvals[at].clone()))))
     }
@@ -460,39 +483,40 @@ impl Approvals {
         &self,
         look: impl FnOnce(&[Approval]) -> Result<T, ApprovalError>,
     ) -> Result<T, ApprovalError> {
-        match &self.live.current().known {
-            Ok(contents) => look(&contents.approvals),
+        match &self.topic.current().known {
+            Ok(approvals) => look(&approvals.0),
             Err(why) => Err(ApprovalError::Damaged(why.clone())),
         }
     }
 }
 
-fn stand(approval: Approval) -> Standing {
+fn stand(approval: Approval) -> ApprovalOutcome {
     match approval.state {
-        State::Approved | State::Used => Standing::Approved(approval),
-        State::Rejected => Standing::Rejected(approval),
-        State::Pending => Standing::Pending(approval),
+        ApprovalState::Approved | ApprovalState::Used => ApprovalOutcome::Approved(approval),
+        ApprovalState::Rejected => ApprovalOutcome::Rejected(approval),
+        ApprovalState::Pending => ApprovalOutcome::Pending(approval),
     }
 }
 
-/// Returns what counts for a call: a no to exactly this one, else a yes, else the question.
-fn choose(approvals: &[Approval], call: &Asked, now: Timestamp) -> Option<usize> {
+/// Returns the record in force for a call: a rejection of exactly this one, else an approval, else the
+/// request.
+fn choose(approvals: &[Approval], call: &ApprovalRequest, now: Timestamp) -> Option<usize> {
     let rank = |at: &usize| match approvals[*at].state {
-        State::Rejected => 0,
-        State::Approved | State::Used => 1,
-        State::Pending => 2,
+        ApprovalState::Rejected => 0,
+        ApprovalState::Approved | ApprovalState::Used => 1,
+        ApprovalState::Pending => 2,
     };
     let speaks = |at: &usize| approvals[*at].counts(now) && approvals[*at].covers(call);
     (0..approvals.len()).filter(speaks).min_by_key(rank)
 }
 
-/// Returns whether something has to be written when the call comes: whatever is not plainly for its session is for one
-/// call, and a question is that of whoever asked last.
-fn changes_by_use(standing: &Standing, call: &Asked) -> bool {
+/// Returns whether the call changes the file: unless the approval is plainly for its session it is consumed,
+/// and a request moves to the session that asked last.
+fn changes_by_use(standing: &ApprovalOutcome, call: &ApprovalRequest) -> bool {
     match standing {
-        Standing::Rejected(_) => false,
-        Standing::Pending(approval) => approval.call.session != call.session,
-        Standing::Approved(approval) => !(approval.is_for_session() && approval.taken),
+        ApprovalOutcome::Rejected(_) => false,
+        ApprovalOutcome::Pending(approval) => approval.call.session != call.session,
+        ApprovalOutcome::Approved(approval) => !(approval.is_for_session() && approval.taken),
     }
 }
 

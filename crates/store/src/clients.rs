@@ -1,29 +1,28 @@
 //! The directory of clients: who may connect, and what each may do at most.
 //!
-//! One file, `clients.json`, shared by the hub and the command line. A token is shown once, when it is
-//! made; the file holds only its SHA-256. The hub looks at the file's stamp on every request, so a token
-//! that `portcullis clients revoke` took back is dead with the next request. What the rules make of a
-//! known client is not decided here.
+//! A token is shown once, when it is made; the database holds only its SHA-256. The hub goes by a view of the clients, so
+//! that a token that `portcullis clients revoke` took back is dead when that command returns. What the rules make of a known
+//! client is not decided here.
 
 mod duration;
-mod file;
+mod record;
 mod token;
 
 pub use duration::{DurationError, parse_duration};
+pub(crate) use record::read_legacy;
 pub use token::TOKEN_PREFIX;
 
-use crate::kept::{FileError, Live};
-use file::Record;
+use crate::database::{Database, DatabaseError, Topic, TopicState, TopicStore};
 use jiff::Timestamp;
 use portcullis_core::{Client, Clock, Effect, EffectSet, Pattern, PatternError, Scope, Secret, ToolView};
+use record::ClientRecord;
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use token::Digest;
+use token::ClientTokenDigest;
 
-/// How many clients there may be. A file of that size is still read in a few milliseconds.
+/// How many clients there may be. So many are still read in a few milliseconds.
 const CLIENTS_MAX: usize = 10_000;
 /// How long a name may be. It appears in every audit record.
 const NAME_CHARS_MAX: usize = 64;
@@ -57,7 +56,7 @@ pub enum IdentityError {
     #[error("the system gave no random numbers: {0}")]
     Random(getrandom::Error),
     #[error(transparent)]
-    Io(#[from] FileError),
+    Database(#[from] DatabaseError),
 }
 
 /// What a new client is to be.
@@ -99,54 +98,49 @@ impl ClientInfo {
 }
 
 /// The clients of one hub.
-pub struct Directory {
-    live: Live<Known>,
+pub struct ClientDirectory {
+    topic: TopicStore<ClientTable>,
     clock: Arc<dyn Clock>,
 }
 
 #[derive(Default)]
-struct Known {
-    by_digest: HashMap<Digest, Entry>,
+pub(crate) struct ClientTable {
+    by_digest: HashMap<ClientTokenDigest, ClientEntry>,
+    /// In the order in which they were made.
+    clients: Vec<ClientInfo>,
 }
 
-struct Entry {
+struct ClientEntry {
     client: Arc<Client>,
     expires: Option<Timestamp>,
 }
 
-impl Entry {
+impl ClientEntry {
     fn is_good(&self, clock: &dyn Clock) -> bool {
         self.expires.is_none_or(|expires| since_epoch(clock) < expires.as_duration())
     }
 }
 
-impl Directory {
-    /// Opens the directory kept in the folder `dir`, which is made if it is missing.
-    ///
-    /// A damaged file is not an error here: nobody is let in, and [`Directory::health`] says why.
-    pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Result<Directory, IdentityError> {
-        let file = file::in_folder(dir);
-        file.make_folder()?;
-        let live = Live::new(file, |bytes| Known::of(&file::parse(bytes)?));
-        Ok(Directory { live, clock })
+impl ClientDirectory {
+    /// Rows that make no sense are not an error here: nobody is let in, and [`ClientDirectory::health`] says why.
+    pub fn open(database: &Database, clock: Arc<dyn Clock>) -> ClientDirectory {
+        ClientDirectory { topic: TopicStore::open(database), clock }
     }
 
     /// Returns the client that a token belongs to; `None` for every token that is not good now.
     ///
-    /// Costs one `stat` and one hash.
+    /// Costs one hash.
     pub fn authenticate(&self, token: &str) -> Option<Arc<Client>> {
         let digest = token::digest_of(token)?;
-        let seen = self.live.current();
+        let seen = self.topic.current();
         let entry = seen.known.as_ref().ok()?.by_digest.get(&digest)?;
         entry.is_good(&*self.clock).then(|| Arc::clone(&entry.client))
     }
 
-    /// Returns every client whose token is good now, by name; nothing where the file cannot be read, which says of nobody that
-    /// it is one no more.
-    ///
-    /// Costs one `stat`, and reads the file only where it has changed.
+    /// Returns every client whose token is good now, by name; nothing where the clients cannot be read, which says of nobody
+    /// that it is one no more.
     pub fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {
-        let seen = self.live.current();
+        let seen = self.topic.current();
         let entries = seen.known.as_ref().ok()?.by_digest.values();
         let good = entries.filter(|entry| entry.is_good(&*self.clock));
         Some(good.map(|entry| (entry.client.name.clone(), Arc::clone(&entry.client))).collect())
@@ -154,7 +148,7 @@ impl Directory {
 
     /// Returns why nobody can be let in, if so.
     pub fn health(&self) -> Result<(), String> {
-        self.live.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
+        self.topic.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
     }
 
     /// Makes a client and its token. The token is not kept anywhere: this is the only time it is seen.
@@ -177,14 +171,15 @@ impl Directory {
             created,
             expires,
         };
-        file::change(&self.live.file, |clients| {
-            if clients.iter().any(|client| client.name == info.name) {
-                return Err(IdentityError::Taken(info.name.clone()));
+        let record = ClientRecord::new(&info, digest);
+        self.topic.change(|clients| {
+            if clients.iter().any(|client| client.name == record.name) {
+                return Err(IdentityError::Taken(record.name));
             }
             if clients.len() >= CLIENTS_MAX {
                 return Err(IdentityError::Full);
             }
-            clients.push(Record::new(&info, digest));
+            clients.push(record);
             Ok(())
         })?;
         Ok((info, token))
@@ -199,63 +194,74 @@ impl Directory {
         tools: Option<ToolView>,
     ) -> Result<ClientInfo, IdentityError> {
         check_scope(&allow, effects)?;
-        file::change(&self.live.file, |clients| {
+        let name = name.to_owned();
+        self.topic.change(|clients| {
             let record = clients.iter_mut().find(|client| client.name == name);
-            let record = record.ok_or_else(|| IdentityError::Unknown(name.to_owned()))?;
+            let record = record.ok_or(IdentityError::Unknown(name))?;
             let was = record.info().map_err(IdentityError::Corrupt)?;
             let info = ClientInfo { allow, effects, tools: tools.unwrap_or(was.tools), ..was };
-            *record = Record::new(&info, record.digest().map_err(IdentityError::Corrupt)?);
+            *record = ClientRecord::new(&info, record.digest().map_err(IdentityError::Corrupt)?);
             Ok(info)
         })
     }
 
     /// Takes a client's token back, for good.
     pub fn revoke(&self, name: &str) -> Result<ClientInfo, IdentityError> {
-        file::change(&self.live.file, |clients| {
-            let place = clients.iter().position(|client| client.name == name);
-            let place = place.ok_or_else(|| IdentityError::Unknown(name.to_owned()))?;
-            clients.remove(place).info().map_err(IdentityError::Corrupt)
+        let name = name.to_owned();
+        self.topic.change(|clients| {
+            let at = clients.iter().position(|client| client.name == name);
+            let at = at.ok_or(IdentityError::Unknown(name))?;
+            clients.remove(at).info().map_err(IdentityError::Corrupt)
         })
     }
 
     /// Returns all clients in the order in which they were made, expired ones too.
     pub fn list(&self) -> Result<Vec<ClientInfo>, IdentityError> {
-        let records = file::read(&self.live.file).map_err(IdentityError::Corrupt)?;
-        Known::of(&records).map_err(IdentityError::Corrupt)?;
-        records.iter().map(Record::info).collect::<Result<_, _>>().map_err(IdentityError::Corrupt)
+        let view = self.topic.current();
+        match &view.known {
+            Ok(known) => Ok(known.clients.clone()),
+            Err(why) => Err(IdentityError::Corrupt(why.clone())),
+        }
     }
 
-    /// Returns whether there is a list already, be it empty or damaged.
+    /// Returns whether a client was ever made, be it revoked since. Damaged rows were made by somebody.
     pub fn has_been_used(&self) -> bool {
-        self.live.file.stamp().is_some()
+        let current = self.topic.current();
+        current.known.is_err() || current.version > 0
     }
 
-    /// Returns whether no client was ever made, or all were revoked. A damaged file is not empty.
+    /// Returns whether no client was ever made, or all were revoked. Damaged rows are not none.
     pub fn is_empty(&self) -> bool {
-        self.live.current().known.as_ref().is_ok_and(|known| known.by_digest.is_empty())
+        self.topic.current().known.as_ref().is_ok_and(|known| known.by_digest.is_empty())
     }
 }
 
-impl Known {
-    fn of(records: &[Record]) -> Result<Known, String> {
-        let mut known = Known::default();
+impl TopicState for ClientTable {
+    type Rows = Vec<ClientRecord>;
+    const TOPIC: Topic = Topic::new("clients");
+    /// Ten thousand clients with long lists of globs.
+    const BYTES_MAX: usize = 16 * 1024 * 1024;
+
+    fn of(records: &Vec<ClientRecord>) -> Result<ClientTable, String> {
+        let mut known = ClientTable::default();
         let mut names = HashSet::new();
         for record in records {
             let info = record.info()?;
-            let broken = |why: String| format!("client `{}` in {}: {why}", info.name, file::FILE_NAME);
+            let broken = |why: String| format!("client `{}`: {why}", info.name);
             let allow = Pattern::new(&info.allow).map_err(|e| broken(e.to_string()))?;
             let deny = (!info.deny.is_empty()).then(|| Pattern::new(&info.deny)).transpose();
             let deny = deny.map_err(|e| broken(e.to_string()))?;
             let scope = Scope { allow, deny, effects: info.effects, view: info.tools };
             let digest = record.digest()?;
             let client = Arc::new(Client { name: info.name.clone(), scope, token: Some(digest.mark()) });
-            let entry = Entry { client, expires: info.expires };
+            let entry = ClientEntry { client, expires: info.expires };
             if !names.insert(info.name.clone()) {
                 return Err(broken("the name is given twice".to_owned()));
             }
             if known.by_digest.insert(digest, entry).is_some() {
                 return Err(broken("another client has the same token".to_owned()));
             }
+            known.clients.push(info);
         }
         Ok(known)
     }
@@ -282,7 +288,7 @@ pub fn is_client_name(name: &str) -> bool {
 }
 
 fn now(clock: &dyn Clock) -> Result<Timestamp, IdentityError> {
-    // Whole seconds: nobody asks for more, and the file reads better.
+    // Whole seconds: nobody asks for more.
     Timestamp::from_second(since_epoch(clock).as_secs()).map_err(|_| IdentityError::ExpiryTooFar)
 }
 

@@ -1,255 +1,270 @@
-//! What a person has looked at: every definition of every trusted server, as it was then.
+//! Pins: every definition of every trusted server, as a person reviewed it (defence against rug pulls).
 //!
-//! One file, `pins.json`, shared by the hub and the command line. A server is trusted as it is at one moment: how it is
-//! reached, what it says of itself, and each of its tools, prompts and templates, whole. What is new or different afterwards waits
-//! until somebody looks again. The hub looks at the file's stamp at every call, so trust that is taken back is gone with
-//! the next one. A file that cannot be read trusts nobody.
+//! Trust covers a snapshot of a server: how it is reached, its instructions, and the whole definition of each tool, prompt
+//! and template. What is new or different afterwards waits for review. The hub reads the pins from memory at every call;
+//! revoked trust is gone when the revocation returns. Pins that cannot be read trust no server (fail closed).
 
 mod canonical;
 mod difference;
 
 pub use canonical::{canonical, digest, hex};
-pub use difference::{Difference, differences};
+pub use difference::{PinDifference, differences};
 
-use crate::kept::{Closed, FileError, KeptFile, Live, versioned};
+use crate::database::{Database, DatabaseError, Record, RecordTable, Topic, TopicState, TopicStore};
+use crate::record_table;
 use jiff::Timestamp;
 use portcullis_core::Clock;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
+use tokio::sync::watch;
 
-const FILE_NAME: &str = "pins.json";
-const VERSION: u32 = 1;
 /// Some hundred servers with some hundred tools each.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const BYTES_MAX: usize = 64 * 1024 * 1024;
 const SERVERS_MAX: usize = 1_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     #[error("{0}")]
     Damaged(String),
-    #[error("there are {SERVERS_MAX} trusted servers already; take back what is no longer used")]
+    #[error("there are already {SERVERS_MAX} trusted servers; `portcullis mcp remove` unused ones")]
     Full,
-    #[error(
-        "what the server offers is too much to keep: {FILE_NAME} would have more than {FILE_BYTES_MAX} bytes"
-    )]
+    #[error("the server's definitions are too large to pin: all pins together may have {BYTES_MAX} bytes")]
     TooLarge,
     #[error(transparent)]
-    Io(#[from] FileError),
+    Database(DatabaseError),
 }
 
-/// How a server is known: facts by name, such as its command, the digest of its program, its URL and its own name.
-pub type Identity = BTreeMap<String, String>;
-
-/// One definition.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Pin {
-    /// Of its one text.
-    pub sha256: String,
-    /// That text, to show what is different later.
-    pub definition: String,
-}
-
-impl Pin {
-    /// Pins a definition. What has no one text cannot be pinned.
-    pub fn of(json: &str) -> Result<Pin, String> {
-        let definition = canonical(json)?;
-        Ok(Pin { sha256: digest(&definition), definition })
+impl From<DatabaseError> for PinError {
+    fn from(error: DatabaseError) -> PinError {
+        if error.is_too_large() { PinError::TooLarge } else { PinError::Database(error) }
     }
 }
 
-/// A server as it is at one moment.
+/// Identity of a server: facts by name, such as its command, the digest of its program, its URL and its own
+/// name.
+pub type ServerIdentity = BTreeMap<String, String>;
+
+/// One definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DefinitionPin {
+    /// SHA-256 of the canonical text.
+    pub sha256: String,
+    /// The canonical text, to show a diff later.
+    pub definition: String,
+}
+
+impl DefinitionPin {
+    /// Pins a definition. One without a canonical form cannot be pinned.
+    pub fn of(json: &str) -> Result<DefinitionPin, String> {
+        let definition = canonical(json)?;
+        Ok(DefinitionPin { sha256: digest(&definition), definition })
+    }
+}
+
+/// A snapshot of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Snapshot {
-    pub identity: Identity,
+pub struct ServerSnapshot {
+    pub identity: ServerIdentity,
     pub instructions: Option<String>,
-    pub tools: BTreeMap<String, Pin>,
-    pub prompts: BTreeMap<String, Pin>,
-    /// The forms of addresses that it answers for. One that is trusted since before these were looked at has none.
+    pub tools: BTreeMap<String, DefinitionPin>,
+    pub prompts: BTreeMap<String, DefinitionPin>,
+    /// Its resource templates. Servers trusted before templates were pinned have none.
     #[serde(default)]
-    pub templates: BTreeMap<String, Pin>,
+    pub templates: BTreeMap<String, DefinitionPin>,
 }
 
 /// A kind of definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum PinKind {
     Tool,
     Prompt,
     Template,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Template];
+impl PinKind {
+    pub const ALL: [PinKind; 3] = [PinKind::Tool, PinKind::Prompt, PinKind::Template];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::Tool => "tool",
-            Kind::Prompt => "prompt",
-            Kind::Template => "template",
+            PinKind::Tool => "tool",
+            PinKind::Prompt => "prompt",
+            PinKind::Template => "template",
         }
     }
 }
 
-impl Snapshot {
-    pub fn pins(&self, kind: Kind) -> &BTreeMap<String, Pin> {
+impl ServerSnapshot {
+    pub fn pins(&self, kind: PinKind) -> &BTreeMap<String, DefinitionPin> {
         match kind {
-            Kind::Tool => &self.tools,
-            Kind::Prompt => &self.prompts,
-            Kind::Template => &self.templates,
+            PinKind::Tool => &self.tools,
+            PinKind::Prompt => &self.prompts,
+            PinKind::Template => &self.templates,
         }
     }
 }
 
 /// A server that a person trusts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Trusted {
+pub struct TrustedServer {
     pub since: Timestamp,
     pub by: String,
-    pub as_it_was: Snapshot,
+    pub as_it_was: ServerSnapshot,
 }
 
-/// How a definition stands to what a person has looked at.
+/// A definition compared with its pin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum PinStatus {
     Trusted,
-    /// Nobody has seen it.
+    /// Not pinned.
     New,
-    /// It was something else when somebody looked.
+    /// Differs from its pin.
     Changed,
-    /// The server is not the one that somebody looked at, or nobody looked at all.
+    /// The server's identity differs from its pin, or the server is not trusted.
     Server,
 }
 
-impl Standing {
+impl PinStatus {
     pub fn as_str(self) -> &'static str {
         match self {
-            Standing::Trusted => "trusted",
-            Standing::New => "new",
-            Standing::Changed => "changed",
-            Standing::Server => "server not trusted",
+            PinStatus::Trusted => "trusted",
+            PinStatus::New => "new",
+            PinStatus::Changed => "changed",
+            PinStatus::Server => "server not trusted",
         }
     }
 }
 
-impl Trusted {
-    /// Says how one definition stands. The identity is asked first: another program may say the same words.
-    pub fn standing(&self, identity: &Identity, kind: Kind, name: &str, sha256: &str) -> Standing {
+impl TrustedServer {
+    /// Compares a definition with its pin. The identity is checked first: another program may send the same
+    /// definition.
+    pub fn pin_status(
+        &self,
+        identity: &ServerIdentity,
+        kind: PinKind,
+        name: &str,
+        sha256: &str,
+    ) -> PinStatus {
         if self.as_it_was.identity != *identity {
-            return Standing::Server;
+            return PinStatus::Server;
         }
         match self.as_it_was.pins(kind).get(name) {
-            None => Standing::New,
-            Some(pin) if pin.sha256 == sha256 => Standing::Trusted,
-            Some(_) => Standing::Changed,
+            None => PinStatus::New,
+            Some(pin) if pin.sha256 == sha256 => PinStatus::Trusted,
+            Some(_) => PinStatus::Changed,
         }
     }
 
-    pub fn instructions_stand(&self, identity: &Identity, instructions: Option<&str>) -> bool {
+    pub fn instructions_stand(&self, identity: &ServerIdentity, instructions: Option<&str>) -> bool {
         self.as_it_was.identity == *identity && self.as_it_was.instructions.as_deref() == instructions
     }
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    version: u32,
-    servers: Servers,
+/// The row of a trusted server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PinRecord {
+    server: String,
+    #[serde(flatten)]
+    trusted: TrustedServer,
 }
 
-type Servers = BTreeMap<String, Trusted>;
+impl Record for PinRecord {
+    const TABLE: RecordTable = record_table!("pins");
+
+    fn key(&self) -> &str {
+        &self.server
+    }
+}
+
+/// All trusted servers, by name.
+pub(crate) struct PinTable(BTreeMap<String, Arc<TrustedServer>>);
+
+impl TopicState for PinTable {
+    type Rows = Vec<PinRecord>;
+    const TOPIC: Topic = Topic::new("pins");
+    const BYTES_MAX: usize = BYTES_MAX;
+
+    fn of(rows: &Vec<PinRecord>) -> Result<PinTable, String> {
+        for PinRecord { server, trusted } in rows {
+            for (name, pin) in PinKind::ALL.into_iter().flat_map(|kind| trusted.as_it_was.pins(kind)) {
+                // A digest of another text would show a person one definition and trust another.
+                if digest(&pin.definition) != pin.sha256 {
+                    let (server, name) =
+                        (portcullis_core::json::printable(server), portcullis_core::json::printable(name));
+                    return Err(format!(
+                        "the pins are damaged: the digest of `{name}` of `{server}` is wrong"
+                    ));
+                }
+            }
+        }
+        let shared = rows.iter().map(|row| (row.server.clone(), Arc::new(row.trusted.clone())));
+        Ok(PinTable(shared.collect()))
+    }
+}
+
+/// Reads the file of earlier versions.
+pub(crate) fn read_legacy(mut value: Value) -> Result<Vec<PinRecord>, String> {
+    let servers: BTreeMap<String, TrustedServer> =
+        serde_json::from_value(value["servers"].take()).map_err(|e| e.to_string())?;
+    Ok(servers.into_iter().map(|(server, trusted)| PinRecord { server, trusted }).collect())
+}
 
 /// All trusted servers of one hub.
-pub struct Pins {
-    live: Live<BTreeMap<String, Arc<Trusted>>>,
+pub struct PinStore {
+    topic: TopicStore<PinTable>,
     clock: Arc<dyn Clock>,
 }
 
-impl std::fmt::Debug for Pins {
+impl std::fmt::Debug for PinStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Pins")
     }
 }
 
-impl Pins {
-    /// Opens the pins in the folder `dir`, of which neither has to exist.
-    pub fn open(dir: &Path, clock: Arc<dyn Clock>) -> Pins {
-        let file = KeptFile::new(dir, FILE_NAME, FILE_BYTES_MAX, Closed::ToWriting);
-        Pins { live: Live::new(file, |bytes| Ok(shared(parse(bytes)?))), clock }
+impl PinStore {
+    pub fn open(database: &Database, clock: Arc<dyn Clock>) -> PinStore {
+        PinStore { topic: TopicStore::open(database), clock }
     }
 
-    /// Returns why nobody is trusted, if the file cannot be read.
+    /// Returns why no server is trusted, if the pins cannot be read.
     pub fn health(&self) -> Result<(), String> {
-        self.live.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
+        self.topic.health()
     }
 
-    /// Returns what a person trusts of a server. Costs one `stat`.
-    pub fn of(&self, server: &str) -> Option<Arc<Trusted>> {
-        self.live.current().known.as_ref().ok()?.get(server).cloned()
+    /// Returns a receiver that is notified after each change.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.topic.subscribe()
     }
 
-    /// Trusts a server as it is.
-    pub fn trust(&self, server: &str, as_it_was: Snapshot, by: &str) -> Result<(), PinError> {
+    /// Returns the pins of a server.
+    pub fn of(&self, server: &str) -> Option<Arc<TrustedServer>> {
+        self.topic.current().known.as_ref().ok()?.0.get(server).cloned()
+    }
+
+    /// Trusts a snapshot of a server.
+    pub fn trust(&self, server: &str, as_it_was: ServerSnapshot, by: &str) -> Result<(), PinError> {
         let since = Timestamp::try_from(self.clock.now()).unwrap_or_default();
-        let trusted = Trusted { since, by: by.to_owned(), as_it_was };
-        self.change(|servers| {
-            if servers.len() >= SERVERS_MAX && !servers.contains_key(server) {
-                return Err(PinError::Full);
+        let trusted = TrustedServer { since, by: by.to_owned(), as_it_was };
+        let record = PinRecord { server: server.to_owned(), trusted };
+        self.topic.change(|pins| {
+            match pins.iter().position(|pin| pin.server == server) {
+                Some(at) => pins[at] = record,
+                None if pins.len() >= SERVERS_MAX => return Err(PinError::Full),
+                None => pins.push(record),
             }
-            servers.insert(server.to_owned(), trusted);
             Ok(())
         })
     }
 
-    /// Takes trust back. Returns whether there was any.
+    /// Revokes trust. Returns whether there was any.
     pub fn revoke(&self, server: &str) -> Result<bool, PinError> {
-        self.change(|servers| Ok(servers.remove(server).is_some()))
+        self.topic.change(|pins| {
+            let before = pins.len();
+            pins.retain(|pin| pin.server != server);
+            Ok(pins.len() < before)
+        })
     }
-
-    fn change<T>(&self, edit: impl FnOnce(&mut Servers) -> Result<T, PinError>) -> Result<T, PinError> {
-        let file = &self.live.file;
-        let lock = file.lock()?;
-        let found = file.read().bytes.map_err(PinError::Damaged)?;
-        let mut servers = parse(found.as_deref()).map_err(PinError::Damaged)?;
-        let before = servers.clone();
-        let done = edit(&mut servers)?;
-        if servers != before {
-            let document = Document { version: VERSION, servers };
-            let bytes = serde_json::to_vec_pretty(&document).map_err(|e| PinError::Damaged(e.to_string()))?;
-            if bytes.len() as u64 > file.bytes_max() {
-                return Err(PinError::TooLarge);
-            }
-            lock.replace(&bytes)?;
-        }
-        Ok(done)
-    }
-}
-
-fn shared(servers: Servers) -> BTreeMap<String, Arc<Trusted>> {
-    servers.into_iter().map(|(name, trusted)| (name, Arc::new(trusted))).collect()
-}
-
-fn parse(bytes: Option<&[u8]>) -> Result<Servers, String> {
-    let Some(bytes) = bytes else { return Ok(BTreeMap::new()) };
-    let value = versioned(FILE_NAME, VERSION, bytes)?;
-    let document: Document =
-        serde_json::from_value(value).map_err(|error| format!("{FILE_NAME} is damaged: {error}"))?;
-    for (server, trusted) in &document.servers {
-        for (name, pin) in Kind::ALL.into_iter().flat_map(|kind| trusted.as_it_was.pins(kind)) {
-            // A digest that is not of the text beside it would show a person one thing and trust another.
-            if digest(&pin.definition) != pin.sha256 {
-                let (server, name) =
-                    (portcullis_core::json::printable(server), portcullis_core::json::printable(name));
-                return Err(format!(
-                    "{FILE_NAME} is damaged: `{name}` of `{server}` is not what its digest says"
-                ));
-            }
-        }
-    }
-    Ok(document.servers)
 }
 
 #[cfg(test)]

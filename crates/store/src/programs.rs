@@ -1,9 +1,9 @@
-//! Where the programs of servers are, as they were found the first time.
+//! Resolved programs of servers, as first found in `PATH`.
 //!
-//! One file, `programs.json`, shared by the hub and the command line: each has its own list of places to look in, and what a
-//! person saw and trusted has to be what runs.
+//! One file, `programs.json`, shared by the hub and the command line. Each has its own `PATH`; the program
+//! that a person trusted must be the one that runs.
 
-use crate::kept::{Closed, FileError, KeptFile, versioned};
+use crate::locked_file::{FileError, FilePrivacy, LockedFile, versioned};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ const PROGRAMS_MAX: usize = 10_000;
 pub enum ProgramsError {
     #[error("{0}")]
     Damaged(String),
-    #[error("{FILE_NAME} has {PROGRAMS_MAX} servers already; `portcullis mcp remove` those that are gone")]
+    #[error("{FILE_NAME} already has {PROGRAMS_MAX} servers; `portcullis mcp remove` unused ones")]
     Full,
     #[error(transparent)]
     Io(#[from] FileError),
 }
 
-/// What was found for one server.
+/// The program of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kept {
+struct ProgramRecord {
     command: String,
     program: PathBuf,
 }
@@ -35,39 +35,39 @@ struct Kept {
 #[serde(deny_unknown_fields)]
 struct Document {
     version: u32,
-    servers: BTreeMap<String, Kept>,
+    servers: BTreeMap<String, ProgramRecord>,
 }
 
 /// The programs of all servers.
-pub struct Programs {
-    file: KeptFile,
+pub struct ProgramStore {
+    file: LockedFile,
 }
 
-impl Programs {
-    pub fn open(dir: &Path) -> Programs {
-        Programs { file: KeptFile::new(dir, FILE_NAME, FILE_BYTES_MAX, Closed::ToWriting) }
+impl ProgramStore {
+    pub fn open(dir: &Path) -> ProgramStore {
+        ProgramStore { file: LockedFile::new(dir, FILE_NAME, FILE_BYTES_MAX, FilePrivacy::ToWriting) }
     }
 
-    /// Returns which program was found for this command of a server.
+    /// Returns the program resolved for this command of a server.
     pub fn of(&self, server: &str, command: &str) -> Result<Option<PathBuf>, ProgramsError> {
-        let kept = self.read()?.remove(server);
-        Ok(kept.filter(|kept| kept.command == command).map(|kept| kept.program))
+        let record = self.read()?.remove(server);
+        Ok(record.filter(|record| record.command == command).map(|record| record.program))
     }
 
     pub fn keep(&self, server: &str, command: &str, program: &Path) -> Result<(), ProgramsError> {
-        let kept = Kept { command: command.to_owned(), program: program.to_owned() };
-        self.change(|servers| drop(servers.insert(server.to_owned(), kept)))
+        let record = ProgramRecord { command: command.to_owned(), program: program.to_owned() };
+        self.change(|servers| drop(servers.insert(server.to_owned(), record)))
     }
 
     pub fn forget(&self, server: &str) -> Result<(), ProgramsError> {
         // Many servers are no programs, and a hub without any gets no such file.
-        if self.file.stamp().is_none() {
+        if !self.file.exists() {
             return Ok(());
         }
         self.change(|servers| drop(servers.remove(server)))
     }
 
-    fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, Kept>)) -> Result<(), ProgramsError> {
+    fn change(&self, edit: impl FnOnce(&mut BTreeMap<String, ProgramRecord>)) -> Result<(), ProgramsError> {
         let lock = self.file.lock()?;
         let before = self.read()?;
         let mut servers = before.clone();
@@ -84,8 +84,8 @@ impl Programs {
         Ok(lock.replace(&bytes)?)
     }
 
-    fn read(&self) -> Result<BTreeMap<String, Kept>, ProgramsError> {
-        let Some(bytes) = self.file.read().bytes.map_err(ProgramsError::Damaged)? else {
+    fn read(&self) -> Result<BTreeMap<String, ProgramRecord>, ProgramsError> {
+        let Some(bytes) = self.file.read().map_err(ProgramsError::Damaged)? else {
             return Ok(BTreeMap::new());
         };
         let value = versioned(FILE_NAME, VERSION, &bytes).map_err(ProgramsError::Damaged)?;
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn what_was_found_is_kept_for_the_same_command_until_it_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
-        let (hub, command) = (Programs::open(folder.path()), Programs::open(folder.path()));
+        let (hub, command) = (ProgramStore::open(folder.path()), ProgramStore::open(folder.path()));
         hub.forget("git").unwrap();
         assert!(!folder.path().join(FILE_NAME).exists(), "nothing to keep, no file");
         command.keep("git", "uvx", Path::new("/opt/bin/uvx")).unwrap();
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_told_and_not_written_over() {
         let folder = tempfile::tempdir().unwrap();
-        let programs = Programs::open(folder.path());
+        let programs = ProgramStore::open(folder.path());
         std::fs::write(folder.path().join(FILE_NAME), "{").unwrap();
         assert!(programs.of("git", "uvx").unwrap_err().to_string().contains("damaged"));
         assert!(programs.keep("git", "uvx", Path::new("/bin/uvx")).is_err());

@@ -1,39 +1,39 @@
-//! Scripts, and what people decided about them.
+//! Scripts and their approvals.
 //!
-//! A script is a file in the folder of scripts. It runs if a person approved exactly those bytes: the decision holds their
-//! SHA-256 and what they may use, and a copy of them is kept beside the decisions; it is that copy that runs. One byte
-//! more or less, and the script waits for somebody to look again. What an agent proposes is kept as a copy only, and is no
-//! file of a script until a person accepts it.
+//! A script is a file in the scripts folder. It runs if a person approved exactly its bytes: the decision
+//! holds their SHA-256 and the grants, and the hub runs its own copy of those bytes. Any change of the file
+//! needs a new approval. An agent's proposal is a copy only, and becomes a script when a person accepts it.
 //!
-//! Decisions are in `scripts.json`, copies in `scripts/<sha256>.star`, both in the hub's own folder and shared by all its
-//! processes: whoever asks, reads what was decided last. A file that cannot be read approves nothing.
+//! Decisions and proposals are rows of the database, copies are `scripts/<sha256>.star` in the hub's own folder, both shared by
+//! all its processes. Decisions that cannot be read approve nothing (fail closed).
 
 mod copies;
 mod header;
 mod proposals;
 mod runs;
 
-pub use header::{Capabilities, Header, NameError, ScriptName};
-pub use runs::Run;
+pub use header::{ScriptHeader, ScriptName, ScriptNameError, ScriptPermissions};
+pub use runs::ScriptRunRecord;
 
-use crate::kept::{Closed, FileError, KeptFile, Live, versioned};
-use copies::Copies;
+use crate::database::{Database, DatabaseError, Record, RecordTable, Topic, TopicState, TopicStore};
+use crate::locked_file::FileError;
+use crate::record_table;
+use copies::ScriptCopies;
 use jiff::Timestamp;
 use portcullis_core::Clock;
 use proposals::{PROPOSALS_MAX, PROPOSALS_PER_CLIENT_MAX};
-use runs::Runs;
+use runs::ScriptRunLog;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
-const FILE_NAME: &str = "scripts.json";
-const VERSION: u32 = 1;
-const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How many scripts there may be.
+/// Scripts of one home.
 const SCRIPTS_MAX: usize = 1_000;
-/// How many decisions about one script are remembered.
+/// Decisions about one script that are stored.
 const DECISIONS_MAX: usize = 50;
 /// A script of this size takes a person a day to read.
 pub const SOURCE_BYTES_MAX: usize = 256 * 1024;
@@ -42,10 +42,10 @@ const REASON_CHARS_MAX: usize = 500;
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     #[error(transparent)]
-    Name(#[from] NameError),
+    Name(#[from] ScriptNameError),
     #[error("script `{0}` not found")]
     Unknown(ScriptName),
-    #[error("there is a script `{0}` already; change that one, or take another name")]
+    #[error("a script `{0}` already exists; edit it, or choose another name")]
     Exists(ScriptName),
     #[error("script `{name}` has {bytes} bytes, at most {SOURCE_BYTES_MAX} are allowed")]
     TooLarge { name: ScriptName, bytes: u64 },
@@ -56,69 +56,76 @@ pub enum ScriptError {
     #[error("script `{name}` cannot be read: {why}")]
     Unreadable { name: ScriptName, why: String },
     #[error(
-        "version {reviewed} of script `{name}` is not there any more, it is {now} now; look at it and decide about that one"
+        "version {reviewed} of script `{name}` was replaced by {now}; review that version and decide again"
     )]
     NotThatVersion { name: ScriptName, reviewed: String, now: String },
-    #[error("`{given}` fits more than one version of script `{name}`; give more of the hash")]
+    #[error("`{given}` matches more than one version of script `{name}`; give more characters of the hash")]
     Ambiguous { name: ScriptName, given: String },
-    #[error("script `{name}` was {what} by {by} at {at:.0} meanwhile; look at it again")]
+    #[error("script `{name}` was {what} by {by} at {at:.0} meanwhile; review it again")]
     Decided { name: ScriptName, what: &'static str, by: String, at: Timestamp },
     #[error("{0}")]
     Capabilities(String),
     #[error("a reason may have at most {REASON_CHARS_MAX} characters")]
     LongReason,
     #[error(
-        "there is no version {hash} of script `{name}` to go back to; `portcullis scripts history {name}` lists them"
+        "script `{name}` has no stored version {hash}; `portcullis scripts history {name}` lists versions"
     )]
     NoVersion { name: ScriptName, hash: String },
-    #[error("{PROPOSALS_MAX} proposals wait for a person already; wait until some are decided")]
+    #[error("{PROPOSALS_MAX} proposals are already pending; wait until some are decided")]
     ManyProposals,
     #[error(
-        "{PROPOSALS_PER_CLIENT_MAX} of your proposals wait for a person already; wait until some are decided, or change one of them"
+        "{PROPOSALS_PER_CLIENT_MAX} of your proposals are already pending; wait until some are decided, or replace one of them"
     )]
     ManyOwnProposals,
     #[error(
-        "another client's proposal of script `{0}` waits for a person; wait until it is decided, or take another name"
+        "another client's proposal of script `{0}` is pending; wait until it is decided, or choose another name"
     )]
     ProposedByAnother(ScriptName),
-    #[error("there are {SCRIPTS_MAX} scripts already; remove some first")]
+    #[error("there are already {SCRIPTS_MAX} scripts; remove some first")]
     Full,
     #[error("{0}")]
     Damaged(String),
     #[error(transparent)]
     Io(#[from] FileError),
+    #[error(transparent)]
+    Database(DatabaseError),
 }
 
-/// How a script stands.
+impl From<DatabaseError> for ScriptError {
+    fn from(error: DatabaseError) -> ScriptError {
+        if error.is_too_large() { ScriptError::Full } else { ScriptError::Database(error) }
+    }
+}
+
+/// Approval state of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Nobody has decided, or what was decided has expired.
+pub enum ScriptState {
+    /// Undecided, or the decision has expired.
     Pending,
     Approved,
     Rejected,
-    /// Somebody decided about other bytes than there are now.
+    /// The decision was about other bytes.
     Changed,
 }
 
-impl State {
+impl ScriptState {
     pub fn as_str(self) -> &'static str {
         match self {
-            State::Pending => "pending",
-            State::Approved => "approved",
-            State::Rejected => "rejected",
-            State::Changed => "changed",
+            ScriptState::Pending => "pending",
+            ScriptState::Approved => "approved",
+            ScriptState::Rejected => "rejected",
+            ScriptState::Changed => "changed",
         }
     }
 }
 
-/// What a person decided about one version.
+/// A person's decision about one version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Decision {
+pub struct ScriptDecision {
     pub sha256: String,
     pub approved: bool,
     #[serde(default)]
-    pub granted: Capabilities,
+    pub granted: ScriptPermissions,
     pub by: String,
     pub at: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,15 +134,14 @@ pub struct Decision {
     pub reason: Option<String>,
 }
 
-impl Decision {
+impl ScriptDecision {
     fn what(&self) -> &'static str {
         if self.approved { "approved" } else { "rejected" }
     }
 }
 
-/// What an agent wants to be a script.
+/// A script proposed by an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Proposal {
     pub sha256: String,
     pub client: String,
@@ -143,11 +149,11 @@ pub struct Proposal {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Record {
-    /// The newest last.
-    decisions: Vec<Decision>,
-    /// How many older ones are not remembered. They count all the same: who saw the last of fifty did not see the next.
+struct ScriptRecord {
+    /// Newest last.
+    decisions: Vec<ScriptDecision>,
+    /// Older decisions that were dropped. They count in `seen`: a person who saw the fiftieth decision did
+    /// not see the next.
     #[serde(default, skip_serializing_if = "is_none")]
     forgotten: usize,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -158,13 +164,13 @@ fn is_none(count: &usize) -> bool {
     *count == 0
 }
 
-impl Record {
-    /// Returns how many decisions there have been.
+impl ScriptRecord {
+    /// Returns the number of decisions so far.
     fn seen(&self) -> usize {
         self.decisions.len() + self.forgotten
     }
 
-    /// Refuses whoever looked before the last decision was made.
+    /// Refuses a decision by a person who has not seen the last one.
     fn check_seen(&self, name: &ScriptName, seen: Option<usize>) -> Result<(), ScriptError> {
         match (seen, self.decisions.last()) {
             (Some(seen), Some(last)) if seen != self.seen() => Err(ScriptError::Decided {
@@ -177,66 +183,97 @@ impl Record {
         }
     }
 
-    /// Returns the decision that counts for a version: the newest about it, unless another was approved after that.
-    fn about(&self, sha256: &str) -> Option<&Decision> {
+    /// Returns the decision in force for a version: the newest about it, unless another version was approved
+    /// later.
+    fn about(&self, sha256: &str) -> Option<&ScriptDecision> {
         self.decisions.iter().rev().find(|decision| decision.approved || decision.sha256 == sha256)
     }
 }
 
-type Records = BTreeMap<ScriptName, Record>;
+type ScriptRecords = BTreeMap<ScriptName, ScriptRecord>;
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    version: u32,
-    scripts: Records,
+/// The row of a script.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct ScriptRow {
+    name: ScriptName,
+    #[serde(flatten)]
+    record: ScriptRecord,
 }
 
-/// A version that the configuration approves.
+impl Record for ScriptRow {
+    const TABLE: RecordTable = record_table!("scripts");
+
+    fn key(&self) -> &str {
+        self.name.as_str()
+    }
+}
+
+/// All decisions and proposals, by script.
+pub(crate) struct ScriptTable(ScriptRecords);
+
+impl TopicState for ScriptTable {
+    type Rows = Vec<ScriptRow>;
+    const TOPIC: Topic = Topic::new("scripts");
+    const BYTES_MAX: usize = 16 * 1024 * 1024;
+
+    fn of(rows: &Vec<ScriptRow>) -> Result<ScriptTable, String> {
+        Ok(ScriptTable(rows.iter().map(|row| (row.name.clone(), row.record.clone())).collect()))
+    }
+}
+
+/// Reads the file of earlier versions.
+pub(crate) fn read_legacy(mut value: Value) -> Result<Vec<ScriptRow>, String> {
+    let scripts: ScriptRecords =
+        serde_json::from_value(value["scripts"].take()).map_err(|e| e.to_string())?;
+    Ok(scripts.into_iter().map(|(name, record)| ScriptRow { name, record }).collect())
+}
+
+/// A version approved by the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allowed {
+pub struct PreapprovedScript {
     pub name: ScriptName,
     pub sha256: String,
-    pub granted: Capabilities,
+    pub granted: ScriptPermissions,
 }
 
-/// A script as it stands, without its text.
+/// A script and its state, without its text.
 #[derive(Debug, Clone)]
-pub struct Listed {
+pub struct ScriptSummary {
     pub name: ScriptName,
-    /// Of the file; of the proposal, where there is no file yet.
+    /// Of the file, or of the proposal if there is no file yet.
     pub sha256: String,
     pub bytes: usize,
-    pub header: Header,
-    pub state: State,
-    /// The decision that counts: the newest about this version, or the approval of another that came after it.
-    pub decision: Option<Decision>,
-    /// What it may use, if it may run.
-    pub granted: Option<Capabilities>,
-    /// What an agent wants in its place.
+    pub header: ScriptHeader,
+    pub state: ScriptState,
+    /// The decision in force: the newest about this version, or a later approval of another version.
+    pub decision: Option<ScriptDecision>,
+    /// The permissions granted, if it may run.
+    pub granted: Option<ScriptPermissions>,
+    /// The pending proposal of an agent for this name.
     pub proposal: Option<Proposal>,
-    /// Whether there is a file. What is only proposed has none.
+    /// Whether there is a file. A mere proposal has none.
     pub exists: bool,
-    /// How many decisions there have been. Handed back with a decision, it shows that nobody else decided meanwhile.
+    /// Number of decisions so far. A decision hands it back (optimistic locking) to show that no other came
+    /// in between.
     pub seen: usize,
     /// Why the file cannot be used at all.
     pub problem: Option<String>,
 }
 
-/// A script with all that a person needs to decide.
+/// A script with everything that a person needs to decide.
 #[derive(Debug, Clone)]
-pub struct Looked {
-    pub listed: Listed,
-    /// The text of the file; of the proposal, where there is no file.
+pub struct ScriptReview {
+    pub listed: ScriptSummary,
+    /// The text of the file, or of the proposal if there is no file.
     pub source: String,
-    /// The newest version that was approved, if it is another one and its copy is still there.
-    pub approved: Option<(Decision, String)>,
-    /// The text that is proposed.
+    /// The newest approved version, if it differs and its copy still exists.
+    pub approved: Option<(ScriptDecision, String)>,
+    /// The proposed text.
     pub proposed: Option<String>,
 }
 
-impl Looked {
-    /// Returns the text that a hash names: of the file, or of what is proposed.
+impl ScriptReview {
+    /// Returns the text with this hash: of the file, or of the proposal.
     pub fn version(&self, given: &str) -> Result<&str, ScriptError> {
         let proposal = self.listed.proposal.as_ref().zip(self.proposed.as_ref());
         match proposal {
@@ -253,19 +290,19 @@ impl Looked {
 
 /// A script that may run.
 #[derive(Debug, Clone)]
-pub struct Runnable {
+pub struct RunnableScript {
     pub name: ScriptName,
     pub sha256: String,
     pub source: String,
-    pub granted: Capabilities,
+    pub granted: ScriptPermissions,
 }
 
 /// Why a script may not run.
 #[derive(Debug, thiserror::Error)]
-pub enum NotRunnable {
-    /// Also if it changed, and if an approval expired.
+pub enum RunRefusal {
+    /// Also if it changed, or its approval expired.
     #[error("script `{name}` is {}", state.as_str())]
-    Waits { name: ScriptName, state: State },
+    Waits { name: ScriptName, state: ScriptState },
     #[error("script `{name}` was rejected by {by}")]
     Rejected { name: ScriptName, by: String, reason: Option<String> },
     #[error(transparent)]
@@ -274,72 +311,82 @@ pub enum NotRunnable {
 
 /// A decision to be made.
 #[derive(Debug, Clone)]
-pub struct Approve {
-    /// The version that was looked at: its hash, or at least eight characters of its beginning.
+pub struct ScriptApproval {
+    /// The reviewed version: its hash, or at least the first eight characters.
     pub sha256: String,
-    pub granted: Capabilities,
+    pub granted: ScriptPermissions,
     pub expires: Option<Duration>,
     pub by: String,
-    /// [`Listed::seen`] when the person looked; `None` if only the version matters.
+    /// [`ScriptSummary::seen`] at the time of review; `None` if only the version matters.
     pub seen: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Reject {
+pub struct ScriptRejection {
     pub sha256: String,
     pub reason: Option<String>,
     pub by: String,
     pub seen: Option<usize>,
 }
 
-/// What a person wants back.
+/// A version to restore.
 #[derive(Debug, Clone)]
-pub struct Restore {
-    /// The version that was approved once: its hash, or at least eight characters of its beginning.
+pub struct ScriptRestoration {
+    /// The formerly approved version: its hash, or at least the first eight characters.
     pub sha256: String,
     pub by: String,
     /// What the person saw in its place; `None` if that does not matter.
-    pub instead_of: Option<Seen>,
+    pub instead_of: Option<ScriptSnapshot>,
 }
 
-/// A script as somebody saw it.
+/// The state of a script as a person saw it.
 #[derive(Debug, Clone)]
-pub struct Seen {
-    /// The version that was there; `None` if there was none.
+pub struct ScriptSnapshot {
+    /// The version of the file; `None` if there was none.
     pub sha256: Option<String>,
-    /// [`Listed::seen`].
+    /// [`ScriptSummary::seen`].
     pub seen: usize,
 }
 
-/// Everything about the scripts of one home. Cheap to make; every process has its own.
-pub struct Scripts {
+/// The scripts of one home. Cheap to open; every process has its own.
+pub struct ScriptStore {
     folder: PathBuf,
-    live: Live<Records>,
-    copies: Copies,
-    runs: Runs,
-    allowed: Vec<Allowed>,
+    topic: TopicStore<ScriptTable>,
+    copies: ScriptCopies,
+    runs: ScriptRunLog,
+    allowed: Vec<PreapprovedScript>,
     clock: Arc<dyn Clock>,
 }
 
-impl std::fmt::Debug for Scripts {
+impl std::fmt::Debug for ScriptStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Scripts")
     }
 }
 
-impl Scripts {
-    /// `folder` holds the scripts, `secure` is the hub's own. Neither has to exist.
-    pub fn open(folder: &Path, secure: &Path, allowed: Vec<Allowed>, clock: Arc<dyn Clock>) -> Scripts {
-        let file = KeptFile::new(secure, FILE_NAME, FILE_BYTES_MAX, Closed::ToWriting);
+impl ScriptStore {
+    /// `folder` holds the scripts, `secure` the copies of approved versions. Neither has to exist.
+    pub fn open(
+        folder: &Path,
+        secure: &Path,
+        database: &Database,
+        allowed: Vec<PreapprovedScript>,
+        clock: Arc<dyn Clock>,
+    ) -> ScriptStore {
         let own = secure.join("scripts");
-        Scripts {
+        ScriptStore {
             folder: folder.to_owned(),
-            live: Live::new(file, parse),
-            runs: Runs::new(own.join("runs")),
-            copies: Copies::new(own),
+            topic: TopicStore::open(database),
+            runs: ScriptRunLog::new(own.join("runs")),
+            copies: ScriptCopies::new(own),
             allowed,
             clock,
         }
+    }
+
+    /// Returns a receiver that is notified after each decision and proposal.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.topic.subscribe()
     }
 
     pub fn folder(&self) -> &Path {
@@ -348,7 +395,7 @@ impl Scripts {
 
     /// Returns why nothing is approved, if the decisions cannot be read.
     pub fn health(&self) -> Result<(), String> {
-        self.live.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
+        self.topic.health()
     }
 
     pub fn now(&self) -> Timestamp {
@@ -356,7 +403,7 @@ impl Scripts {
     }
 
     /// Returns all scripts and proposals, by name.
-    pub fn list(&self) -> Result<Vec<Listed>, ScriptError> {
+    pub fn list(&self) -> Result<Vec<ScriptSummary>, ScriptError> {
         let records = self.records()?;
         let mut names = copies::names_in(&self.folder, SCRIPTS_MAX)?;
         names.extend(
@@ -368,8 +415,8 @@ impl Scripts {
         Ok(names.iter().filter_map(|name| listed(name).ok()).collect())
     }
 
-    /// Returns one script with its text and what it differs from.
-    pub fn look(&self, name: &ScriptName) -> Result<Looked, ScriptError> {
+    /// Returns one script with its text and the diff base.
+    pub fn review(&self, name: &ScriptName) -> Result<ScriptReview, ScriptError> {
         let records = self.records()?;
         let (listed, source) = self.listed(name, &records)?;
         if let Some(why) = &listed.problem {
@@ -382,37 +429,41 @@ impl Scripts {
             .filter(|decision| decision.sha256 != listed.sha256)
             .and_then(|decision| Some((decision.clone(), self.copies.read(&decision.sha256).ok()?)));
         let proposed = listed.proposal.as_ref().and_then(|proposal| self.copies.read(&proposal.sha256).ok());
-        Ok(Looked { listed, source, approved, proposed })
+        Ok(ScriptReview { listed, source, approved, proposed })
     }
 
-    /// Returns the approved copy, if the file is exactly what was approved.
-    pub fn runnable(&self, name: &ScriptName) -> Result<Runnable, NotRunnable> {
+    /// Returns the approved copy, if the file is exactly the approved version.
+    pub fn runnable(&self, name: &ScriptName) -> Result<RunnableScript, RunRefusal> {
         let records = self.records()?;
-        // Read once: what is hashed here is what is compared, and what runs is the copy with that hash.
+        // Read once (TOCTOU): these bytes are hashed and compared, and what runs is the copy with that hash.
         let (listed, source) = self.listed(name, &records)?;
         if let Some(why) = listed.problem {
             return Err(ScriptError::Unreadable { name: name.clone(), why }.into());
         }
         match (listed.state, listed.granted, listed.decision) {
-            (State::Approved, Some(granted), _) => {
+            (ScriptState::Approved, Some(granted), _) => {
                 let sha256 = listed.sha256;
                 let source = match self.allows(name, &sha256) {
                     Some(_) => source,
                     None => self.copies.read(&sha256).map_err(ScriptError::Damaged)?,
                 };
-                Ok(Runnable { name: name.clone(), sha256, source, granted })
+                Ok(RunnableScript { name: name.clone(), sha256, source, granted })
             }
-            (State::Rejected, _, Some(decision)) => {
-                Err(NotRunnable::Rejected { name: name.clone(), by: decision.by, reason: decision.reason })
+            (ScriptState::Rejected, _, Some(decision)) => {
+                Err(RunRefusal::Rejected { name: name.clone(), by: decision.by, reason: decision.reason })
             }
-            (state, ..) => Err(NotRunnable::Waits { name: name.clone(), state }),
+            (state, ..) => Err(RunRefusal::Waits { name: name.clone(), state }),
         }
     }
 
-    /// Approves the version that was looked at. What is proposed becomes the script with it.
+    /// Approves the reviewed version. An approved proposal becomes the script.
     ///
     /// Returns the decision that was in force until now.
-    pub fn approve(&self, name: &ScriptName, approve: Approve) -> Result<Option<Decision>, ScriptError> {
+    pub fn approve(
+        &self,
+        name: &ScriptName,
+        approve: ScriptApproval,
+    ) -> Result<Option<ScriptDecision>, ScriptError> {
         approve.granted.check().map_err(ScriptError::Capabilities)?;
         let at = self.now();
         let expires = approve.expires.and_then(|after| at.checked_add(after).ok());
@@ -422,7 +473,7 @@ impl Scripts {
                 copies::put(&self.folder, name, &version.source)?;
                 record.proposal = None;
             }
-            Ok(Decision {
+            Ok(ScriptDecision {
                 sha256: version.sha256,
                 approved: true,
                 granted: approve.granted,
@@ -434,8 +485,12 @@ impl Scripts {
         })
     }
 
-    /// Rejects the version that was looked at. Returns the decision that was in force until now.
-    pub fn reject(&self, name: &ScriptName, reject: Reject) -> Result<Option<Decision>, ScriptError> {
+    /// Rejects the reviewed version. Returns the decision that was in force until now.
+    pub fn reject(
+        &self,
+        name: &ScriptName,
+        reject: ScriptRejection,
+    ) -> Result<Option<ScriptDecision>, ScriptError> {
         if reject.reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
             return Err(ScriptError::LongReason);
         }
@@ -445,10 +500,10 @@ impl Scripts {
             if version.is_proposed {
                 record.proposal = None;
             }
-            Ok(Decision {
+            Ok(ScriptDecision {
                 sha256: version.sha256,
                 approved: false,
-                granted: Capabilities::default(),
+                granted: ScriptPermissions::default(),
                 by: reject.by,
                 at,
                 expires: None,
@@ -457,8 +512,8 @@ impl Scripts {
         })
     }
 
-    /// Writes the text of a script, as a person edited it: `was` is the version that they began with, and nothing for a
-    /// new one. It waits for approval like any other change. Returns its SHA-256.
+    /// Writes the text of a script as a person edited it. `was` is the version that they started from, `None`
+    /// for a new script. The result needs approval like any other change. Returns its SHA-256.
     pub fn write(&self, name: &ScriptName, source: &str, was: Option<&str>) -> Result<String, ScriptError> {
         check_text(name, source)?;
         self.change(|records| {
@@ -467,11 +522,11 @@ impl Scripts {
         })
     }
 
-    /// Refuses whoever would write over something else than they saw.
+    /// Refuses to overwrite a version that the person has not seen.
     fn check_there(
         &self,
         name: &ScriptName,
-        record: Option<&Record>,
+        record: Option<&ScriptRecord>,
         was: Option<&str>,
     ) -> Result<(), ScriptError> {
         let proposed = record.and_then(|record| record.proposal.as_ref());
@@ -494,7 +549,7 @@ impl Scripts {
         }
     }
 
-    /// Takes a script away, and what is proposed for it. What was decided stays known.
+    /// Removes a script and its proposal. Its decisions stay.
     pub fn remove(&self, name: &ScriptName) -> Result<(), ScriptError> {
         self.change(|records| {
             let proposal = records.get_mut(name).and_then(|record| record.proposal.take());
@@ -505,9 +560,13 @@ impl Scripts {
         })
     }
 
-    /// Puts an approved version back in place, with what it was granted then, and approves it again.
-    pub fn restore(&self, name: &ScriptName, restore: Restore) -> Result<Decision, ScriptError> {
-        let Restore { sha256, by, instead_of } = restore;
+    /// Restores an approved version with its grants of that time, and approves it again.
+    pub fn restore(
+        &self,
+        name: &ScriptName,
+        restore: ScriptRestoration,
+    ) -> Result<ScriptDecision, ScriptError> {
+        let ScriptRestoration { sha256, by, instead_of } = restore;
         let (at, name_of, hash) = (self.now(), || name.clone(), sha256.as_str());
         self.change(|records| {
             let none = || ScriptError::NoVersion { name: name_of(), hash: shown_hash(hash) };
@@ -518,20 +577,20 @@ impl Scripts {
             if fitting.any(|other| other.sha256 != old.sha256) {
                 return Err(ScriptError::Ambiguous { name: name_of(), given: shown_hash(hash) });
             }
-            if let Some(Seen { sha256, seen }) = &instead_of {
+            if let Some(ScriptSnapshot { sha256, seen }) = &instead_of {
                 record.check_seen(name, Some(*seen))?;
                 self.check_there(name, Some(record), sha256.as_deref())?;
             }
             let source = self.copies.read(&old.sha256).map_err(ScriptError::Damaged)?;
             copies::put(&self.folder, name, &source)?;
-            let decision = Decision { by, at, expires: None, ..old };
+            let decision = ScriptDecision { by, at, expires: None, ..old };
             remember(record, decision.clone());
             Ok(decision)
         })
     }
 
-    /// Returns what was decided about a script, the newest first.
-    pub fn decisions(&self, name: &ScriptName) -> Result<Vec<Decision>, ScriptError> {
+    /// Returns the decisions about a script, newest first.
+    pub fn decisions(&self, name: &ScriptName) -> Result<Vec<ScriptDecision>, ScriptError> {
         let records = self.records()?;
         Ok(records
             .get(name)
@@ -539,7 +598,7 @@ impl Scripts {
             .unwrap_or_default())
     }
 
-    /// Returns the text of a version that is still kept.
+    /// Returns the text of a stored version.
     pub fn version(&self, name: &ScriptName, hash: &str) -> Result<String, ScriptError> {
         let decisions = self.decisions(name)?;
         let none = || ScriptError::NoVersion { name: name.clone(), hash: shown_hash(hash) };
@@ -547,26 +606,33 @@ impl Scripts {
         self.copies.read(&known.sha256).map_err(|_| none())
     }
 
-    /// Remembers that a script ran. Of the newest runs only: the audit log has all.
-    pub fn ran(&self, name: &ScriptName, run: &Run) -> Result<(), ScriptError> {
+    /// Records a run. Only the newest are kept; the audit log has all.
+    pub fn record_run(&self, name: &ScriptName, run: &ScriptRunRecord) -> Result<(), ScriptError> {
         Ok(self.runs.add(name, run)?)
     }
 
-    /// Returns the newest runs of a script, the newest first.
-    pub fn runs(&self, name: &ScriptName) -> Vec<Run> {
+    /// Returns the newest runs of a script, newest first.
+    pub fn runs(&self, name: &ScriptName) -> Vec<ScriptRunRecord> {
         self.runs.of(name)
     }
 
-    fn records(&self) -> Result<Records, ScriptError> {
-        self.live.current().known.clone().map_err(ScriptError::Damaged)
+    fn records(&self) -> Result<ScriptRecords, ScriptError> {
+        match &self.topic.current().known {
+            Ok(known) => Ok(known.0.clone()),
+            Err(why) => Err(ScriptError::Damaged(why.clone())),
+        }
     }
 
-    fn allows(&self, name: &ScriptName, sha256: &str) -> Option<&Allowed> {
+    fn allows(&self, name: &ScriptName, sha256: &str) -> Option<&PreapprovedScript> {
         self.allowed.iter().find(|allowed| allowed.name == *name && allowed.sha256 == sha256)
     }
 
-    /// Returns how one stands, and its text.
-    fn listed(&self, name: &ScriptName, records: &Records) -> Result<(Listed, String), ScriptError> {
+    /// Returns the summary of a script, and its text.
+    fn listed(
+        &self,
+        name: &ScriptName,
+        records: &ScriptRecords,
+    ) -> Result<(ScriptSummary, String), ScriptError> {
         let record = records.get(name);
         let proposal = record.and_then(|record| record.proposal.clone());
         let (source, exists, problem) = match (copies::read(&self.folder, name), &proposal) {
@@ -582,39 +648,39 @@ impl Scripts {
         let decision = record.and_then(|record| record.about(&sha256));
         let allowed = self.allows(name, &sha256).filter(|_| exists && problem.is_none());
         let state = match (allowed, decision) {
-            (Some(_), _) => State::Approved,
-            (None, None) => State::Pending,
-            (None, Some(_)) if !exists || problem.is_some() => State::Pending,
+            (Some(_), _) => ScriptState::Approved,
+            (None, None) => ScriptState::Pending,
+            (None, Some(_)) if !exists || problem.is_some() => ScriptState::Pending,
             (None, Some(decision)) => self.state_by(decision, &sha256),
         };
         let granted = match state {
-            State::Approved => {
+            ScriptState::Approved => {
                 allowed.map(|allowed| &allowed.granted).or(decision.map(|decision| &decision.granted))
             }
             _ => None,
         };
-        let listed = Listed {
+        let listed = ScriptSummary {
             name: name.clone(),
             bytes: source.len(),
-            header: Header::of(&source),
+            header: ScriptHeader::of(&source),
             state,
             granted: granted.cloned(),
             decision: decision.cloned(),
             proposal,
             exists,
-            seen: record.map_or(0, Record::seen),
+            seen: record.map_or(0, ScriptRecord::seen),
             problem,
             sha256,
         };
         Ok((listed, source))
     }
 
-    fn state_by(&self, decision: &Decision, sha256: &str) -> State {
+    fn state_by(&self, decision: &ScriptDecision, sha256: &str) -> ScriptState {
         match (decision.approved, decision.sha256 == sha256) {
-            (true, true) if decision.expires.is_some_and(|at| at <= self.now()) => State::Pending,
-            (true, true) => State::Approved,
-            (false, true) => State::Rejected,
-            (_, false) => State::Changed,
+            (true, true) if decision.expires.is_some_and(|at| at <= self.now()) => ScriptState::Pending,
+            (true, true) => ScriptState::Approved,
+            (false, true) => ScriptState::Rejected,
+            (_, false) => ScriptState::Changed,
         }
     }
 
@@ -623,8 +689,8 @@ impl Scripts {
         name: &ScriptName,
         reviewed: &str,
         seen: Option<usize>,
-        decide: impl FnOnce(Version, &mut Record) -> Result<Decision, ScriptError>,
-    ) -> Result<Option<Decision>, ScriptError> {
+        decide: impl FnOnce(ReviewedVersion, &mut ScriptRecord) -> Result<ScriptDecision, ScriptError>,
+    ) -> Result<Option<ScriptDecision>, ScriptError> {
         self.change(|records| {
             if !records.contains_key(name) && records.len() >= SCRIPTS_MAX {
                 return Err(ScriptError::Full);
@@ -640,8 +706,13 @@ impl Scripts {
         })
     }
 
-    /// Finds the version that was looked at: the file as it is now, or what is proposed.
-    fn reviewed(&self, name: &ScriptName, reviewed: &str, record: &Record) -> Result<Version, ScriptError> {
+    /// Finds the reviewed version: the file as it is now, or the proposal.
+    fn reviewed(
+        &self,
+        name: &ScriptName,
+        reviewed: &str,
+        record: &ScriptRecord,
+    ) -> Result<ReviewedVersion, ScriptError> {
         let on_disk = match copies::read(&self.folder, name) {
             Ok(source) => Some(source),
             Err(ScriptError::Unknown(_)) if record.proposal.is_some() => None,
@@ -651,12 +722,12 @@ impl Scripts {
         if let (Some(source), Some(sha256)) = (on_disk, now.clone())
             && fits(&sha256, reviewed)
         {
-            return Ok(Version { sha256, source, is_proposed: false });
+            return Ok(ReviewedVersion { sha256, source, is_proposed: false });
         }
         match &record.proposal {
             Some(proposal) if fits(&proposal.sha256, reviewed) => {
                 let source = self.copies.read(&proposal.sha256).map_err(ScriptError::Damaged)?;
-                Ok(Version { sha256: proposal.sha256.clone(), source, is_proposed: true })
+                Ok(ReviewedVersion { sha256: proposal.sha256.clone(), source, is_proposed: true })
             }
             proposal => {
                 let now =
@@ -667,48 +738,47 @@ impl Scripts {
         }
     }
 
-    fn change<T>(&self, edit: impl FnOnce(&mut Records) -> Result<T, ScriptError>) -> Result<T, ScriptError> {
-        let file = &self.live.file;
-        let lock = file.lock()?;
-        let found = file.read().bytes.map_err(ScriptError::Damaged)?;
-        let mut records = parse(found.as_deref()).map_err(ScriptError::Damaged)?;
-        let before = records.clone();
-        let done = edit(&mut records)?;
-        if records != before {
-            let used = records.values().flat_map(|record| {
-                let decided = record.decisions.iter().map(|decision| decision.sha256.as_str());
-                decided.chain(record.proposal.as_ref().map(|proposal| proposal.sha256.as_str()))
+    fn change<T>(
+        &self,
+        edit: impl FnOnce(&mut ScriptRecords) -> Result<T, ScriptError>,
+    ) -> Result<T, ScriptError> {
+        let (done, used) = self.topic.change(|rows| {
+            let mut records: ScriptRecords = rows.drain(..).map(|row| (row.name, row.record)).collect();
+            let before = records.clone();
+            let done = edit(&mut records)?;
+            let used = (records != before).then(|| {
+                let hashes = records.values().flat_map(|record| {
+                    let decided = record.decisions.iter().map(|decision| decision.sha256.clone());
+                    decided.chain(record.proposal.as_ref().map(|proposal| proposal.sha256.clone()))
+                });
+                hashes.collect()
             });
-            let used = used.map(str::to_owned).collect();
-            let document = Document { version: VERSION, scripts: records };
-            let bytes =
-                serde_json::to_vec_pretty(&document).map_err(|e| ScriptError::Damaged(e.to_string()))?;
-            if bytes.len() as u64 > file.bytes_max() {
-                return Err(ScriptError::Full);
-            }
-            lock.replace(&bytes)?;
-            // Only now: what is not written down yet may still need them.
+            rows.extend(records.into_iter().map(|(name, record)| ScriptRow { name, record }));
+            Ok::<_, ScriptError>((done, used))
+        })?;
+        // Only after the commit: a decision that is not on disk yet may still need them.
+        if let Some(used) = used {
             self.copies.forget_others(&used);
         }
         Ok(done)
     }
 }
 
-/// What is decided about.
-struct Version {
+/// The version that a decision is about.
+struct ReviewedVersion {
     sha256: String,
     source: String,
     is_proposed: bool,
 }
 
-fn remember(record: &mut Record, decision: Decision) {
+fn remember(record: &mut ScriptRecord, decision: ScriptDecision) {
     record.decisions.push(decision);
     let surplus = record.decisions.len().saturating_sub(DECISIONS_MAX);
     record.decisions.drain(..surplus);
     record.forgotten += surplus;
 }
 
-/// How much of a hash is enough to name a version.
+/// Characters of a hash that are enough to name a version.
 const HASH_CHARS_MIN: usize = 8;
 
 fn fits(sha256: &str, given: &str) -> bool {
@@ -726,14 +796,6 @@ fn check_text(name: &ScriptName, source: &str) -> Result<(), ScriptError> {
         }
         _ => Ok(()),
     }
-}
-
-fn parse(bytes: Option<&[u8]>) -> Result<Records, String> {
-    let Some(bytes) = bytes else { return Ok(Records::new()) };
-    let value = versioned(FILE_NAME, VERSION, bytes)?;
-    let document: Document =
-        serde_json::from_value(value).map_err(|error| format!("{FILE_NAME} is damaged: {error}"))?;
-    Ok(document.scripts)
 }
 
 #[cfg(test)]

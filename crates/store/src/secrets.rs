@@ -1,60 +1,63 @@
-//! The secret store: values that agents may use and nobody may read.
+//! The secret store: values that agents may use but not read.
 //!
-//! One encrypted file, `secrets.pcs`, shared by the hub and the command line. Everything else holds a handle
-//! (`secret:NAME`); the value is given out towards the host and field it was granted for, and to the redactor, which
-//! keeps it out of everything that leaves. A store without its key is locked: whoever needs a secret is refused,
-//! everyone else goes on. Where there is no file, no key is looked for.
+//! Sealed rows of the database, shared by the hub and the command line; their key is never in it. Everything else holds a
+//! handle (`secret:NAME`). The store releases a value only for the host and field of its grant, and to the redactor,
+//! which masks it in everything that leaves. A store without its key is locked: what needs a secret is
+//! refused, everything else goes on. Without secrets, no key is looked for.
 
 mod cipher;
 mod contents;
 mod grant;
-mod held;
 mod key;
 mod keyring;
 mod pending;
+mod sealed_rows;
+mod server_logins;
 mod strength;
 pub mod vocabulary;
 
 pub use grant::{Grant, SecretRef, is_secret_name};
-pub use held::ABOUT as HELD_ABOUT;
-pub use key::{KeyKind, KeySource, Lock, WantedKey};
+pub use key::{KeyKind, KeyPreference, KeyRequirement, KeySource};
+pub(crate) use sealed_rows::{SealedTable, read_legacy};
+pub use server_logins::ABOUT as HELD_ABOUT;
 pub use strength::{BITS_MIN, check_strength, entropy_bits, is_weak};
 
-use crate::kept::{Closed, FileError, KeptFile, Stamp};
+use crate::database::{Database, DatabaseError, TopicStore};
+use crate::locked_file::{FileError, MetadataStamp};
 use arc_swap::ArcSwap;
-use cipher::{Derivation, Header, SourceId};
-use contents::Record;
+use cipher::{CipherHeader, KeyDerivation, KeySourceId};
+use contents::SecretRecord;
 use jiff::Timestamp;
-use key::{Make, MasterKey};
+use key::{KeyCreation, MasterKey};
 use portcullis_core::{Clock, Secret};
+use sealed_rows::SealedRow;
 use std::collections::HashMap;
-use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
 use zeroize::Zeroizing;
 
-/// The name of the file within its folder.
-pub const FILE_NAME: &str = "secrets.pcs";
-/// A thousand ordinary secrets are 200 KB; a hundred of the largest size fit too.
-const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// A shorter value stands in ordinary text by chance. Masking it would spoil replies, not masking it would leak it.
+/// What messages call the store.
+const STORE: &str = "the secret store";
+/// A shorter value occurs in ordinary text by chance. Masking it would spoil results, not masking it would
+/// leak it.
 pub const VALUE_BYTES_MIN: usize = 8;
 /// Larger than any key or certificate chain in use.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// Every one of them is searched for in everything that leaves.
+/// The redactor searches for each of them in everything that leaves.
 const SECRETS_MAX: usize = 1_000;
-/// More places than one secret should ever be sent to.
+/// More destinations than one secret should ever have.
 const GRANTS_MAX: usize = 100;
 
-/// What can be wrong with a request to the store, in words for whoever made it. Never holds a value.
+/// An error for the person or client that made the request. Never holds a value.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    #[error("`{0}` is not a name for a secret; expected 1 to 64 of A-Z, 0-9 and `_`, starting with a letter")]
+    #[error("`{0}` is not a valid secret name; expected 1 to 64 of A-Z, 0-9 and `_`, starting with a letter")]
     Name(String),
     #[error("a handle is written `secret:NAME`")]
     NoHandle,
     #[error(
-        "the value of `{name}` has {bytes} bytes, at least {VALUE_BYTES_MIN} are needed: a shorter one occurs in ordinary text, so it could not be kept out of replies without spoiling them"
+        "the value of `{name}` has {bytes} bytes, at least {VALUE_BYTES_MIN} are needed: a shorter one occurs in ordinary text, and redacting it would spoil results"
     )]
     TooShort { name: String, bytes: usize },
     #[error("the value of `{name}` has {bytes} bytes, at most {VALUE_BYTES_MAX} are allowed")]
@@ -70,7 +73,7 @@ pub enum SecretError {
     Unknown(String),
     #[error("another secret is named `{0}`")]
     Taken(String),
-    /// A value that is no secret but ordinary text.
+    /// Ordinary text instead of a secret.
     #[error(
         "the value of `{name}` is {}, which would be redacted wherever it occurs; {}", what.as_str(), what.advice()
     )]
@@ -81,29 +84,35 @@ pub enum SecretError {
         "secret `{name}` is not granted for `{field}` at `{host}`; a person can allow it: portcullis secrets grant {name} '{host}:{field}'"
     )]
     NotGranted { name: String, host: String, field: String },
-    #[error(
-        "there are {SECRETS_MAX} secrets already, or more than fit in one store; remove those that are no longer used"
-    )]
+    #[error("there are already {SECRETS_MAX} secrets, or more than fit in one store; remove unused ones")]
     Full,
-    #[error("`{0}` has {GRANTS_MAX} grants already; a secret for so many places is none")]
+    #[error("`{0}` already has {GRANTS_MAX} grants; remove unused ones")]
     ManyGrants(String),
     #[error("the passphrase is too short; expected at least {least} characters")]
     WeakPassphrase { least: usize },
     /// The key is missing, refused or wrong.
     #[error("{0}")]
     Locked(String),
-    /// The file cannot be read as a store.
+    /// The rows cannot be read as a store.
     #[error("{0}")]
     Damaged(String),
     #[error("the contents could not be encrypted")]
     Cipher,
-    #[error("the system gave no random numbers: {0}")]
+    #[error("cannot get random bytes from the system: {0}")]
     Random(getrandom::Error),
     #[error(transparent)]
     Io(#[from] FileError),
+    #[error(transparent)]
+    Database(DatabaseError),
 }
 
-/// What there is to tell about a secret. Never holds its value.
+impl From<DatabaseError> for SecretError {
+    fn from(error: DatabaseError) -> SecretError {
+        if error.is_too_large() { SecretError::Full } else { SecretError::Database(error) }
+    }
+}
+
+/// Metadata of a secret. Never holds its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SecretInfo {
     pub name: String,
@@ -111,7 +120,8 @@ pub struct SecretInfo {
     pub created: Timestamp,
     /// When the value was last set.
     pub updated: Timestamp,
-    /// Whether it came with a server that nobody has trusted yet. Until then it is not registered with the redactor.
+    /// Whether it was imported with a server that is not trusted yet. Until then the redactor does not know
+    /// it.
     pub pending: bool,
 }
 
@@ -123,78 +133,82 @@ impl SecretInfo {
 
 /// The secrets of one hub.
 pub struct SecretStore {
-    file: KeptFile,
+    topic: TopicStore<SealedTable>,
+    /// Holds the locks of logins.
+    folder: PathBuf,
     source: KeySource,
     clock: Arc<dyn Clock>,
-    seen: ArcSwap<Seen>,
-    /// Held while the file is read again, so that a burst of calls reads it once.
+    seen: ArcSwap<SecretSnapshot>,
+    /// Held while the rows are opened, so that a burst of calls reads it once.
     reading: Mutex<()>,
-    /// What the passphrase became. Deriving it takes a while, on purpose.
-    derived: Mutex<Option<(Derivation, MasterKey)>>,
-    /// When values were last given out by this process. There are no more names than secrets.
+    /// The key derived from the passphrase. Deriving takes long, on purpose.
+    derived: Mutex<Option<(KeyDerivation, MasterKey)>>,
+    /// When this process last released each value. There are no more names than secrets.
     used: Mutex<HashMap<String, Timestamp>>,
 }
 
-/// The file as it was last read.
-struct Seen {
+/// The rows as last opened.
+struct SecretSnapshot {
     generation: u64,
-    stamp: Option<Stamp>,
-    key_stamp: Option<Stamp>,
-    _file: Option<File>,
-    known: Result<Vec<Record>, Fault>,
+    /// The version of the rows; `None` before they were read.
+    version: Option<i64>,
+    key_stamp: Option<MetadataStamp>,
+    has_store: bool,
+    known: Result<Vec<SecretRecord>, SecretStoreFault>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Fault {
+enum SecretStoreFault {
     Locked(String),
     Damaged(String),
 }
 
-impl From<SecretError> for Fault {
-    fn from(error: SecretError) -> Fault {
+impl From<SecretError> for SecretStoreFault {
+    fn from(error: SecretError) -> SecretStoreFault {
         match error {
-            SecretError::Locked(why) => Fault::Locked(why),
-            other => Fault::Damaged(other.to_string()),
+            SecretError::Locked(why) => SecretStoreFault::Locked(why),
+            other => SecretStoreFault::Damaged(other.to_string()),
         }
     }
 }
 
-impl From<Fault> for SecretError {
-    fn from(fault: Fault) -> SecretError {
+impl From<SecretStoreFault> for SecretError {
+    fn from(fault: SecretStoreFault) -> SecretError {
         match fault {
-            Fault::Locked(why) => SecretError::Locked(why),
-            Fault::Damaged(why) => SecretError::Damaged(why),
+            SecretStoreFault::Locked(why) => SecretError::Locked(why),
+            SecretStoreFault::Damaged(why) => SecretError::Damaged(why),
         }
     }
 }
 
-fn in_folder(dir: &Path) -> KeptFile {
-    KeptFile::new(dir, FILE_NAME, FILE_BYTES_MAX, Closed::ToReading)
-}
-
-/// Returns what kind of key the store in the folder `dir` needs. Needs none itself.
-pub fn lock_of(dir: &Path) -> Lock {
-    let Ok(Some(bytes)) = in_folder(dir).read().bytes else { return Lock::None };
-    match Header::parse(&bytes) {
-        Err(_) => Lock::None,
-        Ok(Header { source: SourceId::Passphrase, .. }) => Lock::Passphrase,
-        Ok(_) => Lock::Key,
+/// Returns the kind of key that the store needs. Needs no key itself.
+pub fn key_requirement(database: &Database) -> KeyRequirement {
+    let topic = TopicStore::<SealedTable>::open(database);
+    let current = topic.current();
+    let Ok(table) = &current.known else { return KeyRequirement::None };
+    match sealed_rows::header(&table.0) {
+        Ok(None) | Err(_) => KeyRequirement::None,
+        Ok(Some(CipherHeader { source: KeySourceId::Passphrase, .. })) => KeyRequirement::Passphrase,
+        Ok(Some(_)) => KeyRequirement::Key,
     }
 }
 
 impl SecretStore {
-    /// Opens the store kept in the folder `dir`. Neither has to exist.
-    ///
-    /// A damaged file or a missing key is not an error here: no secret is given out, and [`SecretStore::health`]
-    /// says why.
-    pub fn open(dir: &Path, source: KeySource, clock: Arc<dyn Clock>) -> SecretStore {
-        let nothing =
-            Seen { generation: 0, stamp: None, key_stamp: None, _file: None, known: Ok(Vec::new()) };
+    /// Damaged rows or a missing key are not an error here: no secret is released, and [`SecretStore::health`] says why.
+    pub fn open(database: &Database, source: KeySource, clock: Arc<dyn Clock>) -> SecretStore {
+        let unread = SecretSnapshot {
+            generation: 0,
+            version: None,
+            key_stamp: None,
+            has_store: false,
+            known: Ok(Vec::new()),
+        };
         let store = SecretStore {
-            file: in_folder(dir),
+            topic: TopicStore::open(database),
+            folder: database.path().parent().unwrap_or(Path::new(".")).to_owned(),
             source,
             clock,
-            seen: ArcSwap::from_pointee(nothing),
+            seen: ArcSwap::from_pointee(unread),
             reading: Mutex::new(()),
             derived: Mutex::new(None),
             used: Mutex::default(),
@@ -203,9 +217,14 @@ impl SecretStore {
         store
     }
 
-    /// Sets a value, of a new secret or of one that exists. Without `grants`, one that exists keeps its own.
+    /// Returns a receiver that is notified after each change, by whichever process.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.topic.subscribe()
+    }
+
+    /// Sets the value of a new or an existing secret. Without `grants`, an existing one keeps its own.
     ///
-    /// Waits for other processes that change the store at this moment; not for a runtime thread.
+    /// Blocks on the disk; not for an async worker.
     pub fn set(
         &self,
         name: &str,
@@ -221,13 +240,13 @@ impl SecretStore {
             return Err(SecretError::TooLong { name: name.to_owned(), bytes });
         }
         let updated = self.now();
-        self.change(Make::IfMissing, |records| {
+        self.change(KeyCreation::IfMissing, |records| {
             let record = match records.iter().position(|record| record.info.name == name) {
                 Some(at) => &mut records[at],
                 None if records.len() >= SECRETS_MAX => return Err(SecretError::Full),
                 None => {
                     let info = SecretInfo::new(name.to_owned(), Vec::new(), updated);
-                    records.push_mut(Record { info, value: Zeroizing::default() })
+                    records.push_mut(SecretRecord { info, value: Zeroizing::default() })
                 }
             };
             record.value = value.clone();
@@ -240,9 +259,9 @@ impl SecretStore {
         })
     }
 
-    /// Lets a secret be sent to one more place.
+    /// Adds a grant to a secret.
     pub fn grant(&self, name: &str, grant: Grant) -> Result<SecretInfo, SecretError> {
-        self.change(Make::Never, |records| {
+        self.change(KeyCreation::Never, |records| {
             let at = position(records, name)?;
             let info = &mut records[at].info;
             add_grant(info, grant)?;
@@ -252,9 +271,9 @@ impl SecretStore {
         })
     }
 
-    /// Replaces all places that a secret may be sent to.
+    /// Replaces all grants of a secret.
     pub fn set_grants(&self, name: &str, grants: Vec<Grant>) -> Result<SecretInfo, SecretError> {
-        self.change(Make::Never, |records| {
+        self.change(KeyCreation::Never, |records| {
             let at = position(records, name)?;
             let info = &mut records[at].info;
             info.grants.clear();
@@ -264,15 +283,15 @@ impl SecretStore {
         })
     }
 
-    /// Forgets a secret, for good.
+    /// Deletes a secret.
     pub fn remove(&self, name: &str) -> Result<SecretInfo, SecretError> {
-        self.change(Make::Never, |records| {
+        self.change(KeyCreation::Never, |records| {
             let at = position(records, name)?;
             Ok(records.remove(at).info)
         })
     }
 
-    /// Returns what there is to tell about all secrets, in the order of their names.
+    /// Returns the metadata of all secrets, by name.
     pub fn list(&self) -> Result<Vec<SecretInfo>, SecretError> {
         let mut list: Vec<SecretInfo> =
             self.known(|records| Ok(records.iter().map(|record| record.info.clone()).collect()))?;
@@ -281,12 +300,12 @@ impl SecretStore {
         Ok(list)
     }
 
-    /// Returns what there is to tell about one secret. The value is given out by [`SecretStore::resolve_for`] alone.
+    /// Returns the metadata of one secret. Only [`SecretStore::resolve_for`] releases the value.
     pub fn get(&self, handle: &SecretRef) -> Result<SecretInfo, SecretError> {
         self.known(|records| Ok(records[position(records, handle.name())?].info.clone()))
     }
 
-    /// Returns when a value was last given out by this process.
+    /// Returns when this process last released a value.
     pub fn last_used(&self, name: &str) -> Option<Timestamp> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
     }
@@ -295,7 +314,7 @@ impl SecretStore {
         self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), self.now());
     }
 
-    /// Returns a value, to be put in `field` of a request to `host`, if it was granted for that.
+    /// Returns a value for `field` of a request to `host`, if a grant covers that.
     pub fn resolve_for(&self, name: &str, host: &str, field: &str) -> Result<Secret<String>, SecretError> {
         let given = self.known(|records| {
             let record = &records[position(records, name)?];
@@ -313,10 +332,10 @@ impl SecretStore {
         Ok(given)
     }
 
-    /// Returns a value that is the address of a request as a whole.
+    /// Returns a value that is the whole URL of a request.
     ///
-    /// It needs no grant: it can only go to the host that it names itself. That is why a value which is no address of
-    /// the web is not given out here.
+    /// It needs no grant, because it can only go to the host that it names. For the same reason a value that
+    /// is no web URL is not released here.
     pub fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
         let given = self.known(|records| {
             let record = &records[position(records, name)?];
@@ -333,12 +352,14 @@ impl SecretStore {
         Ok(given)
     }
 
-    /// Returns all values, for the redactor and nobody else. Pending ones are not among them: a file that nobody trusted must
-    /// not choose what others get to read.
+    /// Returns all values, for the redactor only. Pending ones are left out: a file that no person trusted
+    /// must not choose what others can read.
     pub fn all(&self) -> Result<Vec<(String, Secret<String>)>, SecretError> {
         self.known(|records| {
-            let pair = |record: &Record| (record.info.name.clone(), Secret::new(record.value.to_string()));
-            let is_masked = |record: &&Record| held::is_masked(&record.info.name) && !record.info.pending;
+            let pair =
+                |record: &SecretRecord| (record.info.name.clone(), Secret::new(record.value.to_string()));
+            let is_masked =
+                |record: &&SecretRecord| server_logins::is_masked(&record.info.name) && !record.info.pending;
             Ok(records.iter().filter(is_masked).map(pair).collect())
         })
     }
@@ -348,24 +369,24 @@ impl SecretStore {
         self.known(|_| Ok(()))
     }
 
-    /// Returns whether the file changed since it was last read. Costs one `stat`, and one more while it is locked.
+    /// Returns whether the rows changed since they were last opened. No I/O, except one `stat` of the key while locked.
     pub fn is_stale(&self) -> bool {
         let seen = self.seen.load();
-        seen.stamp != self.file.stamp()
-            || matches!(seen.known, Err(Fault::Locked(_))) && seen.key_stamp != self.source.stamp()
+        seen.version != Some(self.topic.current().version)
+            || matches!(seen.known, Err(SecretStoreFault::Locked(_))) && seen.key_stamp != self.source.stamp()
     }
 
-    /// Returns a number that grows each time the file is read again.
+    /// Returns a number that grows with each reload.
     pub fn generation(&self) -> u64 {
         self.seen.load().generation
     }
 
-    /// Reads the file again if it changed; returns the generation.
+    /// Opens the rows again if they changed; returns the generation.
     pub fn refresh(&self) -> u64 {
         self.current().generation
     }
 
-    /// Returns where the key file is, or will be, if the key is in one.
+    /// Returns the path of the key file, existing or future, if the key is in one.
     pub fn key_file(&self) -> Option<&Path> {
         match &self.source {
             KeySource::File { path, .. } => Some(path),
@@ -373,16 +394,19 @@ impl SecretStore {
         }
     }
 
-    fn known<T>(&self, look: impl FnOnce(&[Record]) -> Result<T, SecretError>) -> Result<T, SecretError> {
+    fn known<T>(
+        &self,
+        look: impl FnOnce(&[SecretRecord]) -> Result<T, SecretError>,
+    ) -> Result<T, SecretError> {
         match &self.current().known {
             Ok(records) => look(records),
             Err(fault) => Err(fault.clone().into()),
         }
     }
 
-    fn current(&self) -> Arc<Seen> {
+    fn current(&self) -> Arc<SecretSnapshot> {
         if self.is_stale() {
-            // Nothing under this lock can leave half a change behind, so a poisoned one is as good as new.
+            // No code under this lock can leave half a change, so a poisoned lock is safe to use.
             let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
             if self.is_stale() {
                 self.seen.store(Arc::new(self.look()));
@@ -391,88 +415,89 @@ impl SecretStore {
         self.seen.load_full()
     }
 
-    fn look(&self) -> Seen {
+    fn look(&self) -> SecretSnapshot {
         let before = self.seen.load();
-        // Before the key is read: one that is put in place meanwhile is seen the next time.
+        // Taken before the key is read, so that a key put in place meanwhile is seen the next time.
         let key_stamp = self.source.stamp();
-        let found = self.file.read();
-        let known = found.bytes.map_err(SecretError::Damaged).and_then(|bytes| match bytes {
-            Some(bytes) => Ok(self.unlock(&bytes)?.1),
-            // A change never leaves a moment without a file, so this was someone else. What was known goes on
-            // being masked.
-            None if before.stamp.is_some() => Err(SecretError::Damaged(format!(
-                "{FILE_NAME} has gone; restore it, or restart to go on without secrets"
-            ))),
-            None => Ok(Vec::new()),
-        });
-        Seen {
+        let current = self.topic.current();
+        let (has_store, known) = match &current.known {
+            Err(why) => (before.has_store, Err(SecretError::Damaged(why.clone()))),
+            // Changes keep the store's own row, so another program removed it. Known values stay masked.
+            Ok(table) if table.0.is_empty() && before.has_store => (
+                true,
+                Err(SecretError::Damaged(format!(
+                    "{STORE} is missing; restore it, or restart to go on without secrets"
+                ))),
+            ),
+            Ok(table) if table.0.is_empty() => (false, Ok(Vec::new())),
+            Ok(table) => (true, self.unlock(&table.0).map(|(_, records)| records)),
+        };
+        SecretSnapshot {
             generation: before.generation + 1,
-            stamp: found.stamp,
+            version: Some(current.version),
             key_stamp,
-            _file: found.file,
-            known: known.map_err(Fault::from),
+            has_store,
+            known: known.map_err(SecretStoreFault::from),
         }
     }
 
-    /// Changes the secrets. The change is on disk when this returns, or did not happen.
+    /// Changes the secrets atomically: the change is on disk when this returns, or did not happen. Rows that cannot be opened
+    /// are not overwritten: a person may still have their key.
     fn change<T>(
         &self,
-        make: Make,
-        change: impl FnOnce(&mut Vec<Record>) -> Result<T, SecretError>,
+        make: KeyCreation,
+        change: impl FnOnce(&mut Vec<SecretRecord>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
-        let lock = self.file.lock()?;
-        // A file that cannot be read is not overwritten: a person may still have its key, or be able to mend it.
-        let existing = self.file.read().bytes.map_err(SecretError::Damaged)?;
-        let existing = existing.map(|bytes| self.unlock(&bytes)).transpose()?;
-        let (master, derivation, mut records) = match existing {
-            Some(((master, derivation), records)) => (master, derivation, records),
-            // Nothing can come of it but a refusal in the words of an empty store.
-            None if make == Make::Never => (MasterKey::random()?, Derivation::default(), Vec::new()),
-            None => {
-                let (master, derivation) = self.new_key()?;
-                (master, derivation, Vec::new())
-            }
-        };
-        let done = change(&mut records)?;
-        let source = self.source.id().ok_or(SecretError::Cipher)?;
-        let header = Header::new(source, &master, derivation);
-        let sealed = cipher::seal(&header, &master, contents::encode(&records)?)?;
-        if sealed.len() as u64 > self.file.bytes_max() {
-            return Err(SecretError::Full);
-        }
-        lock.replace(&sealed)?;
-        Ok(done)
+        self.topic.change(|rows| {
+            let ((master, derivation), before) = match (rows.is_empty(), make) {
+                (false, _) => self.unlock(rows)?,
+                (true, KeyCreation::IfMissing) => (self.new_key()?, Vec::new()),
+                // Without a key there is nothing to change, and the change says so.
+                (true, KeyCreation::Never) => return change(&mut Vec::new()),
+            };
+            let mut after = before.clone();
+            let done = change(&mut after)?;
+            let source = self.source.id().ok_or(SecretError::Cipher)?;
+            let header = CipherHeader::new(source, &master, derivation);
+            *rows = sealed_rows::seal(rows, &before, &after, &header, &master)?;
+            Ok(done)
+        })
     }
 
-    fn unlock(&self, bytes: &[u8]) -> Result<((MasterKey, Derivation), Vec<Record>), SecretError> {
-        let header = Header::parse(bytes)?;
+    fn unlock(
+        &self,
+        rows: &[SealedRow],
+    ) -> Result<((MasterKey, KeyDerivation), Vec<SecretRecord>), SecretError> {
+        let header = sealed_rows::header(rows)?.ok_or(SecretError::Cipher)?;
         let master = match header.source {
-            SourceId::Passphrase => self.derive(&self.source.passphrase()?, header.derivation)?,
-            SourceId::File | SourceId::Credential | SourceId::Keyring => self.source.key(Make::Never)?,
+            KeySourceId::Passphrase => self.derive(&self.source.passphrase()?, header.derivation)?,
+            KeySourceId::File | KeySourceId::Credential | KeySourceId::Keyring => {
+                self.source.key(KeyCreation::Never)?
+            }
         };
         if !header.fits(&master) {
             return Err(SecretError::Locked(match header.source {
-                SourceId::Passphrase => format!("the passphrase is not the one of {FILE_NAME}"),
-                by => format!("the key is not the one of {FILE_NAME}, which was locked with {}", by.as_str()),
+                KeySourceId::Passphrase => format!("wrong passphrase for {STORE}"),
+                by => format!("wrong key for {STORE}, which was encrypted with {}", by.as_str()),
             }));
         }
-        let records = contents::decode(&cipher::open(&master, bytes)?)?;
+        let records = sealed_rows::open(rows, &master)?;
         Ok(((master, header.derivation), records))
     }
 
-    fn new_key(&self) -> Result<(MasterKey, Derivation), SecretError> {
-        if self.source.id() != Some(SourceId::Passphrase) {
-            return Ok((self.source.key(Make::IfMissing)?, Derivation::default()));
+    fn new_key(&self) -> Result<(MasterKey, KeyDerivation), SecretError> {
+        if self.source.id() != Some(KeySourceId::Passphrase) {
+            return Ok((self.source.key(KeyCreation::IfMissing)?, KeyDerivation::default()));
         }
-        let derivation = Derivation::fresh()?;
+        let derivation = KeyDerivation::fresh()?;
         Ok((self.derive(&self.source.new_passphrase()?, derivation)?, derivation))
     }
 
-    fn derive(&self, passphrase: &str, derivation: Derivation) -> Result<MasterKey, SecretError> {
+    fn derive(&self, passphrase: &str, derivation: KeyDerivation) -> Result<MasterKey, SecretError> {
         let mut derived = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, master)) = &*derived
             && *of == derivation
-            // A file may hold another one by now.
+            // The file may hold another passphrase by now.
             && !matches!(self.source, KeySource::PassphraseFile(_))
         {
             return Ok(master.clone());
@@ -483,13 +508,13 @@ impl SecretStore {
     }
 
     fn now(&self) -> Timestamp {
-        // Whole seconds: nobody asks for more.
+        // Whole seconds are precise enough.
         let seconds = i64::try_from(self.clock.since_epoch().as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
     }
 }
 
-fn position(records: &[Record], name: &str) -> Result<usize, SecretError> {
+fn position(records: &[SecretRecord], name: &str) -> Result<usize, SecretError> {
     grant::check_name(name)?;
     let at = records.iter().position(|record| record.info.name == name);
     at.ok_or_else(|| SecretError::Unknown(name.to_owned()))

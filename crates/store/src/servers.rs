@@ -1,77 +1,113 @@
-//! How the servers of a running hub stand, and what a person wants of them right now.
+//! State of the upstream servers of a running hub, and overrides by a person.
 //!
-//! Two files. `servers.json` is written by the hub and read by everybody: one entry for each server. `toggles.json` is
-//! written by the command line and followed by the hub: which servers are switched on or off whatever the configuration
-//! says, and how often somebody asked for a new connection.
+//! The hub writes `servers.json`, with one entry for each server; every process reads it. Overrides are rows of the database
+//! that the hub follows: which servers are switched on or off against the configuration, and how often a reconnect was
+//! requested.
 
-use crate::kept::{Closed, FileError, KeptFile, Live, versioned};
+use crate::database::{Database, DatabaseError, Record, RecordTable, Topic, TopicState, TopicStore};
+use crate::locked_file::{FileError, FilePrivacy, LockedFile, versioned};
+use crate::record_table;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
+use tokio::sync::watch;
 
 const STATUS_NAME: &str = "servers.json";
-const TOGGLES_NAME: &str = "toggles.json";
 const VERSION: u32 = 1;
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-const TOGGLES_MAX: usize = 10_000;
+const OVERRIDES_MAX: usize = 10_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServersError {
     #[error("{0}")]
     Damaged(String),
-    #[error("{TOGGLES_NAME} has {TOGGLES_MAX} servers already; `portcullis mcp remove` those that are gone")]
+    #[error("{OVERRIDES_MAX} servers have an override already; `portcullis mcp remove` those that are gone")]
     Full,
     #[error(transparent)]
     Io(#[from] FileError),
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
 }
 
-/// What a person wants of one server.
+/// A person's override for one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Toggle {
-    /// `None` leaves it to the configuration.
+#[serde(default)]
+pub struct ServerOverride {
+    /// `None` follows the configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Whether it came from elsewhere, and is not to run before a person has looked at it.
+    /// Whether it was imported, and must not run before a person has reviewed it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unseen: bool,
-    /// Whether it was taken out of the configuration. A hub may notice this first, and must not start it once more.
+    /// Whether it was removed from the configuration. A hub may see this first, and must not start the server
+    /// again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub removed: bool,
-    /// Whenever this is another number, the hub connects anew.
+    /// The hub reconnects whenever this number changes.
     pub reloads: u64,
 }
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
-    version: u32,
-    servers: BTreeMap<String, Toggle>,
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct OverrideRecord {
+    server: String,
+    #[serde(flatten)]
+    wanted: ServerOverride,
 }
 
-/// The wishes for all servers.
-pub struct Toggles {
-    live: Live<BTreeMap<String, Toggle>>,
+impl Record for OverrideRecord {
+    const TABLE: RecordTable = record_table!("server_overrides");
+
+    fn key(&self) -> &str {
+        &self.server
+    }
 }
 
-impl Toggles {
-    pub fn open(dir: &Path) -> Toggles {
-        let file = KeptFile::new(dir, TOGGLES_NAME, FILE_BYTES_MAX, Closed::ToWriting);
-        Toggles { live: Live::new(file, parse) }
+pub(crate) struct OverrideTable(BTreeMap<String, ServerOverride>);
+
+impl TopicState for OverrideTable {
+    type Rows = Vec<OverrideRecord>;
+    const TOPIC: Topic = Topic::new("server_overrides");
+    const BYTES_MAX: usize = 16 * 1024 * 1024;
+
+    fn of(rows: &Vec<OverrideRecord>) -> Result<OverrideTable, String> {
+        Ok(OverrideTable(rows.iter().map(|row| (row.server.clone(), row.wanted)).collect()))
+    }
+}
+
+/// Reads the file of earlier versions.
+pub(crate) fn read_legacy(mut value: Value) -> Result<Vec<OverrideRecord>, String> {
+    let servers: BTreeMap<String, ServerOverride> =
+        serde_json::from_value(value["servers"].take()).map_err(|e| e.to_string())?;
+    Ok(servers.into_iter().map(|(server, wanted)| OverrideRecord { server, wanted }).collect())
+}
+
+/// The overrides of all servers.
+pub struct ServerOverrides {
+    topic: TopicStore<OverrideTable>,
+}
+
+impl ServerOverrides {
+    pub fn open(database: &Database) -> ServerOverrides {
+        ServerOverrides { topic: TopicStore::open(database) }
     }
 
-    /// Returns why no wish is known, if the file cannot be read.
+    /// Returns why the overrides are unknown, if they cannot be read.
     pub fn health(&self) -> Result<(), String> {
-        self.live.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
+        self.topic.health()
     }
 
-    /// Returns what is wanted of a server. A file that cannot be read switches everything off: somebody may have
-    /// switched just this one off.
-    pub fn of(&self, server: &str) -> Toggle {
-        match &self.live.current().known {
-            Ok(known) => known.get(server).copied().unwrap_or_default(),
-            Err(_) => Toggle { enabled: Some(false), ..Toggle::default() },
+    /// Returns a receiver that is notified after each change.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.topic.subscribe()
+    }
+
+    /// Returns the override of a server. An unreadable file switches every server off, because a person may
+    /// have switched off this one (fail closed).
+    pub fn of(&self, server: &str) -> ServerOverride {
+        match &self.topic.current().known {
+            Ok(known) => known.0.get(server).copied().unwrap_or_default(),
+            Err(_) => ServerOverride { enabled: Some(false), ..ServerOverride::default() },
         }
     }
 
@@ -79,93 +115,78 @@ impl Toggles {
         self.change(server, |toggle| (toggle.enabled, toggle.removed) = (enabled, false))
     }
 
-    /// Keeps a server off until [`Toggles::seen`].
-    pub fn hold(&self, server: &str) -> Result<(), ServersError> {
-        let held = Toggle { enabled: Some(false), unseen: true, ..Toggle::default() };
-        self.change(server, |toggle| *toggle = Toggle { reloads: toggle.reloads, ..held })
+    /// Keeps a server off until [`ServerOverrides::mark_reviewed`].
+    pub fn quarantine(&self, server: &str) -> Result<(), ServersError> {
+        let held = ServerOverride { enabled: Some(false), unseen: true, ..ServerOverride::default() };
+        self.change(server, |toggle| *toggle = ServerOverride { reloads: toggle.reloads, ..held })
     }
 
-    /// Leaves it to the configuration whether a server runs, now that a person has looked at it.
-    pub fn seen(&self, server: &str) -> Result<(), ServersError> {
-        self.change(server, |toggle| *toggle = Toggle { reloads: toggle.reloads, ..Toggle::default() })
+    /// Lets the configuration decide whether a server runs, after a person has reviewed it.
+    pub fn mark_reviewed(&self, server: &str) -> Result<(), ServersError> {
+        self.change(server, |toggle| {
+            *toggle = ServerOverride { reloads: toggle.reloads, ..ServerOverride::default() }
+        })
     }
 
     pub fn reload(&self, server: &str) -> Result<(), ServersError> {
         self.change(server, |toggle| toggle.reloads = toggle.reloads.wrapping_add(1))
     }
 
-    /// Leaves everything about a server to the configuration again.
+    /// Removes all overrides of a server.
     pub fn forget(&self, server: &str) -> Result<(), ServersError> {
-        self.change(server, |toggle| *toggle = Toggle::default())
+        self.change(server, |toggle| *toggle = ServerOverride::default())
     }
 
-    /// Forgets what was wanted of a server that is out of the configuration, and keeps it off until
-    /// [`Toggles::forget_removed`].
+    /// Drops the overrides of a server that left the configuration, and keeps it off until
+    /// [`ServerOverrides::forget_removed`].
     pub fn remove(&self, server: &str) -> Result<(), ServersError> {
-        self.change(server, |toggle| *toggle = Toggle { removed: true, ..Toggle::default() })
+        self.change(server, |toggle| *toggle = ServerOverride { removed: true, ..ServerOverride::default() })
     }
 
-    /// Returns the servers that were taken out of the configuration, as far as that is not forgotten yet.
+    /// Returns the servers that were removed from the configuration, until that is forgotten.
     pub fn removed(&self) -> Vec<String> {
-        let current = self.live.current();
-        let known = current.known.iter().flatten().filter(|(_, toggle)| toggle.removed);
+        let current = self.topic.current();
+        let known = current.known.iter().flat_map(|known| &known.0).filter(|(_, wanted)| wanted.removed);
         known.map(|(server, _)| server.clone()).collect()
     }
 
-    /// Forgets that a server was taken out, unless somebody said something else of one of its name since.
+    /// Forgets the removal of a server, unless a new override for its name exists since.
     pub fn forget_removed(&self, server: &str) -> Result<(), ServersError> {
         self.change(server, |toggle| {
             if toggle.removed {
-                *toggle = Toggle::default();
+                *toggle = ServerOverride::default();
             }
         })
     }
 
-    fn change(&self, server: &str, edit: impl FnOnce(&mut Toggle)) -> Result<(), ServersError> {
-        let file = &self.live.file;
-        let lock = file.lock()?;
-        let found = file.read().bytes.map_err(ServersError::Damaged)?;
-        let before = parse(found.as_deref()).map_err(ServersError::Damaged)?;
-        let mut servers = before.clone();
-        let mut toggle = servers.get(server).copied().unwrap_or_default();
-        edit(&mut toggle);
-        if toggle == Toggle::default() {
-            servers.remove(server);
-        } else {
-            servers.insert(server.to_owned(), toggle);
-        }
-        if servers.len() > TOGGLES_MAX {
-            return Err(ServersError::Full);
-        }
-        if servers != before {
-            let document = Document { version: VERSION, servers };
-            let bytes =
-                serde_json::to_vec_pretty(&document).map_err(|e| ServersError::Damaged(e.to_string()))?;
-            lock.replace(&bytes)?;
-        }
-        Ok(())
+    fn change(&self, server: &str, edit: impl FnOnce(&mut ServerOverride)) -> Result<(), ServersError> {
+        self.topic.change(|overrides| {
+            let at = overrides.iter().position(|known| known.server == server);
+            let mut wanted = at.map(|at| overrides[at].wanted).unwrap_or_default();
+            edit(&mut wanted);
+            match at {
+                Some(at) if wanted == ServerOverride::default() => drop(overrides.remove(at)),
+                Some(at) => overrides[at].wanted = wanted,
+                None if wanted == ServerOverride::default() => {}
+                None if overrides.len() >= OVERRIDES_MAX => return Err(ServersError::Full),
+                None => overrides.push(OverrideRecord { server: server.to_owned(), wanted }),
+            }
+            Ok(())
+        })
     }
 }
 
-fn parse(bytes: Option<&[u8]>) -> Result<BTreeMap<String, Toggle>, String> {
-    let Some(bytes) = bytes else { return Ok(BTreeMap::new()) };
-    let value = versioned(TOGGLES_NAME, VERSION, bytes)?;
-    let document: Document =
-        serde_json::from_value(value).map_err(|error| format!("{TOGGLES_NAME} is damaged: {error}"))?;
-    Ok(document.servers)
-}
-
-/// How the servers stand, as the hub last said it. What an entry holds is the hub's own to say.
+/// The status of all servers, as last written by the hub. The hub defines what an entry holds.
 pub struct StatusBoard {
-    file: KeptFile,
+    file: LockedFile,
 }
 
 impl StatusBoard {
     pub fn open(dir: &Path) -> StatusBoard {
-        StatusBoard { file: KeptFile::new(dir, STATUS_NAME, FILE_BYTES_MAX, Closed::ToWriting) }
+        StatusBoard { file: LockedFile::new(dir, STATUS_NAME, FILE_BYTES_MAX, FilePrivacy::ToWriting) }
     }
 
-    /// Replaces all of it.
+    /// Replaces the whole status.
     pub fn write(&self, servers: &Value, at: &str, pid: u32) -> Result<(), ServersError> {
         let document =
             serde_json::json!({ "version": VERSION, "written": at, "pid": pid, "servers": servers });
@@ -173,9 +194,9 @@ impl StatusBoard {
         Ok(lock.replace(format!("{document:#}\n").as_bytes())?)
     }
 
-    /// Returns what was written last; `None` where no hub has ever run with servers.
+    /// Returns the last status; `None` if no hub has run with servers.
     pub fn read(&self) -> Result<Option<Value>, ServersError> {
-        let bytes = self.file.read().bytes.map_err(ServersError::Damaged)?;
+        let bytes = self.file.read().map_err(ServersError::Damaged)?;
         bytes.map(|bytes| versioned(STATUS_NAME, VERSION, &bytes)).transpose().map_err(ServersError::Damaged)
     }
 }
@@ -183,57 +204,69 @@ impl StatusBoard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing;
 
     #[test]
     fn a_wish_reaches_the_other_process_and_can_be_taken_back() {
         let folder = tempfile::tempdir().unwrap();
-        let (hub, command) = (Toggles::open(folder.path()), Toggles::open(folder.path()));
-        assert_eq!(hub.of("git"), Toggle::default());
+        let (hub, command) = (
+            ServerOverrides::open(&testing::open(folder.path())),
+            ServerOverrides::open(&testing::open(folder.path())),
+        );
+        assert_eq!(hub.of("git"), ServerOverride::default());
         command.set("git", Some(false)).unwrap();
         assert_eq!(hub.of("git").enabled, Some(false));
         command.reload("git").unwrap();
-        assert_eq!(hub.of("git"), Toggle { enabled: Some(false), reloads: 1, ..Toggle::default() });
+        assert_eq!(
+            hub.of("git"),
+            ServerOverride { enabled: Some(false), reloads: 1, ..ServerOverride::default() }
+        );
         command.forget("git").unwrap();
-        assert_eq!(hub.of("git"), Toggle::default());
+        assert_eq!(hub.of("git"), ServerOverride::default());
     }
 
     #[test]
     fn what_is_held_stays_so_until_it_was_seen() {
         let folder = tempfile::tempdir().unwrap();
-        let toggles = Toggles::open(folder.path());
-        toggles.hold("git").unwrap();
+        let toggles = ServerOverrides::open(&testing::open(folder.path()));
+        toggles.quarantine("git").unwrap();
         toggles.set("git", Some(false)).unwrap();
         toggles.set("git", None).unwrap();
-        assert!(Toggles::open(folder.path()).of("git").unseen);
-        toggles.seen("git").unwrap();
-        assert_eq!(toggles.of("git"), Toggle::default());
+        assert!(ServerOverrides::open(&testing::open(folder.path())).of("git").unseen);
+        toggles.mark_reviewed("git").unwrap();
+        assert_eq!(toggles.of("git"), ServerOverride::default());
     }
 
     #[test]
     fn what_was_removed_is_forgotten_unless_one_of_its_name_came_since() {
         let folder = tempfile::tempdir().unwrap();
-        let (hub, command) = (Toggles::open(folder.path()), Toggles::open(folder.path()));
-        command.hold("git").unwrap();
+        let (hub, command) = (
+            ServerOverrides::open(&testing::open(folder.path())),
+            ServerOverrides::open(&testing::open(folder.path())),
+        );
+        command.quarantine("git").unwrap();
         command.remove("git").unwrap();
-        assert_eq!(hub.of("git"), Toggle { removed: true, ..Toggle::default() });
+        assert_eq!(hub.of("git"), ServerOverride { removed: true, ..ServerOverride::default() });
         assert_eq!(hub.removed(), ["git"]);
-        command.hold("git").unwrap();
+        command.quarantine("git").unwrap();
         hub.forget_removed("git").unwrap();
         assert!(hub.of("git").unseen && hub.removed().is_empty());
         command.remove("git").unwrap();
         hub.forget_removed("git").unwrap();
-        assert_eq!(hub.of("git"), Toggle::default());
+        assert_eq!(hub.of("git"), ServerOverride::default());
     }
 
     #[test]
-    fn a_damaged_file_switches_nothing_on_and_is_not_written_over() {
+    fn damaged_rows_switch_nothing_on_and_are_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        let toggles = Toggles::open(folder.path());
-        std::fs::write(folder.path().join(TOGGLES_NAME), "{").unwrap();
+        let toggles = ServerOverrides::open(&testing::open(folder.path()));
+        toggles.set("other", Some(true)).unwrap();
+        testing::edit(folder.path(), "server_overrides", "UPDATE server_overrides SET record = '{'");
+        let damaged = testing::export(folder.path());
         assert_eq!(toggles.of("git").enabled, Some(false));
         assert!(toggles.health().unwrap_err().contains("damaged"));
         assert!(toggles.set("git", Some(true)).unwrap_err().to_string().contains("damaged"));
-        assert_eq!(std::fs::read_to_string(folder.path().join(TOGGLES_NAME)).unwrap(), "{");
+        assert_eq!(testing::export(folder.path()), damaged);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Hostile scripts: some of our own, and those of a list that is not ours and therefore not here.
+//! Hostile scripts: a built-in set, and an external list that is not part of the repository.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,18 +14,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Short beside the time in which a script takes what it can get.
+/// Short compared with the time in which a script exhausts its limits.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// A script that wants more than it may have.
+/// A script that exceeds its limits.
 #[derive(Debug, Clone)]
 pub struct Bomb {
     pub name: String,
     pub source: String,
 }
 
-/// Time and memory, by the loop and by one call of a builtin; results and messages that are too large; what nests in ways
-/// that cannot be seen before it is parsed.
+/// Time and memory, by loops and by single builtin calls; oversized results and messages; nesting that is
+/// invisible before parsing.
 const OWN: [(&str, &str); 23] = [
     (
         "grown by appending",
@@ -67,7 +67,7 @@ const OWN: [(&str, &str); 23] = [
     ("a pattern", "x = re.match(\"(a{1000}){1000}\", \"a\")"),
 ];
 
-/// What is nested is longer than one likes to read.
+/// Nested scripts, generated because they are long.
 fn nested() -> Vec<(&'static str, String)> {
     vec![
         ("signs before a number", format!("x = {}1", "-".repeat(200_000))),
@@ -80,7 +80,7 @@ fn nested() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns ours, and those of the list where it is there.
+/// Returns the built-in set, and the external list if available.
 pub fn bombs() -> Vec<Bomb> {
     let own = OWN.map(|(name, source)| (name, source.to_owned()));
     let own = own.into_iter().chain(nested());
@@ -94,7 +94,7 @@ pub fn bombs() -> Vec<Bomb> {
     bombs
 }
 
-/// What an entry of the list is, written out.
+/// Expands an entry of the list.
 fn written_out(entry: &Value) -> Bomb {
     let name = entry["id"].as_str().unwrap().to_owned();
     if let Some(code) = entry["code"].as_str() {
@@ -112,24 +112,24 @@ fn written_out(entry: &Value) -> Bomb {
     Bomb { name, source }
 }
 
-/// Watches how much memory the workers of a process have, from a thread of its own.
-pub struct Watch {
+/// Watches the memory of a process's workers, on its own thread.
+pub struct MemoryWatch {
     peak: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watch {
-    /// Begins to watch the children of a process that have a program of their own.
+impl MemoryWatch {
+    /// Starts to watch the children of a process that have executed another program.
     #[expect(clippy::disallowed_methods, reason = "a thread of its own, which may wait")]
-    pub fn begin(pid: u32) -> Watch {
+    pub fn begin(pid: u32) -> MemoryWatch {
         let (peak, stop): (Arc<AtomicU64>, Arc<AtomicBool>) = Default::default();
         let (seen, ended) = (peak.clone(), stop.clone());
         let thread = std::thread::spawn(move || {
             let own = command(&pid.to_string());
             while !ended.load(Ordering::Relaxed) {
                 for child in children(pid) {
-                    // Until it has one, what is seen is the memory of the process that starts it.
+                    // Before `exec`, its memory is that of the parent.
                     if command(&child).is_some_and(|words| !words.is_empty() && Some(&words) != own.as_ref())
                         && let Some(bytes) = most_memory(&child)
                     {
@@ -139,10 +139,10 @@ impl Watch {
                 std::thread::sleep(LOOK_EVERY);
             }
         });
-        Watch { peak, stop, thread: Some(thread) }
+        MemoryWatch { peak, stop, thread: Some(thread) }
     }
 
-    /// Returns the most bytes that one of them had at one time.
+    /// Returns the peak memory of any one of them, in bytes.
     pub fn end(mut self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -1,36 +1,34 @@
-//! The tools, prompts and resources that the official MCP conformance suite calls, as one native family.
+//! Fixtures of the official MCP conformance suite: its tools, prompts and resources, as one native family.
 //!
 //! The names and the behaviour are the suite's, so they do not follow the house rule `family_verb`. No
 //! fixture knows of protocol revisions. A tool asks with [`CallCtx::ask`] and reads the answer in the next
-//! line; whether the hub waited for it, or ran the tool once more with it, is not to be seen here. This
-//! puts duties on the hub:
+//! line; it does not see whether the hub waited for the answer, or ran the tool again with it. So the hub
+//! must:
 //!
-//! * An answer that is no object, or comes under a key that was not asked for, is not handed to the tool;
-//!   the question is put again.
-//! * Of a call in rounds, the answers of all former rounds are handed in, though the client repeats none
-//!   of them (`test_input_required_result_multi_round`).
-//! * Whether a log message reaches the client is the hub's to decide: `test_logging_tool` always speaks.
-//! * `test_tool_with_task` is [`TaskSupport::RequiredAfterQuestions`] and asks before anything else. Its first question
-//!   is to be put in an ordinary round, and the task begins with the answer. All other tasks ask from
-//!   within the task.
+//! * Ask again, instead of passing on an answer that is no object or has a key that was not asked for.
+//! * Pass on the answers of all former rounds of a call, though the client repeats none of them
+//!   (`test_input_required_result_multi_round`).
+//! * Decide whether a log message reaches the client: `test_logging_tool` always logs.
+//! * Ask the first question of `test_tool_with_task` in an ordinary round, and start the task with the answer: the tool is
+//!   [`TaskSupport::RequiredAfterQuestions`] and asks before anything else. All other tasks ask from within the task.
 //!
 //! [`TaskSupport::RequiredAfterQuestions`]: portcullis_core::TaskSupport::RequiredAfterQuestions
 
 pub mod agent;
-mod asking;
 mod contents;
+mod input_rounds;
+mod legacy_input;
+mod notifying_tools;
 mod prompts;
 mod resources;
-mod rounds;
-mod running;
 mod schemas;
 mod tasks;
 #[cfg(test)]
 mod tests;
 
 use portcullis_core::{
-    Answer, Answers, Ask, AskKind, CallCtx, Changes, Effect, Example, Family, Limits, Question, Reach,
-    ToolError, ToolSpec,
+    CallCtx, CallLimits, ChangeNotifier, Effect, Example, Family, InputRequest, InputRequestKind,
+    InputResponse, InputResponses, KeyedInputRequest, Reach, ToolError, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -44,18 +42,18 @@ const PNG: &str =
 /// A sound of one sample.
 const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=";
 
-/// Returns the family; `changes` is where its tools announce that a list changed.
+/// Returns the family; `changes` is where its tools announce list changes.
 ///
 /// The order is the suite's: it calls the first tool without arguments.
-pub fn family(changes: Changes) -> Family {
+pub fn family(changes: ChangeNotifier) -> Family {
     let family = Family::new("conformance");
     let family = contents::add(family);
     let family = schemas::add(family);
-    let family = running::add(family, changes);
-    let family = asking::add(family);
-    let family = rounds::add(family);
+    let family = notifying_tools::add(family, changes);
+    let family = legacy_input::add(family);
+    let family = input_rounds::add(family);
     let family = tasks::add(family);
-    family.prompts(prompts::Prompts).resources(resources::Resources)
+    family.prompts(prompts::ConformancePrompts).resources(resources::ConformanceResources)
 }
 
 /// The arguments of a tool that takes none.
@@ -63,12 +61,12 @@ pub fn family(changes: Changes) -> Family {
 #[serde(deny_unknown_fields)]
 struct NoArgs {}
 
-/// States a tool that takes no arguments.
+/// Declares a tool without arguments.
 const fn spec(name: &'static str, title: &'static str, description: &'static str) -> ToolSpec {
     spec_with(name, title, description, "{}")
 }
 
-/// States a tool with arguments that work. Every fixture only looks, so that no one is asked for approval.
+/// Declares a tool with example arguments. Every fixture only reads, so that no approval is needed.
 const fn spec_with(
     name: &'static str,
     title: &'static str,
@@ -81,12 +79,12 @@ const fn spec_with(
         description,
         effect: Effect::Read,
         reach: Reach::Local,
-        limits: Limits::DEFAULT,
+        limits: CallLimits::DEFAULT,
         example: Example { what: title, arguments },
     }
 }
 
-/// Waits, but no longer than the caller does.
+/// Sleeps, at most until the call is cancelled.
 async fn pause(ctx: &CallCtx, duration: Duration) -> Result<(), ToolError> {
     tokio::select! {
         biased;
@@ -95,36 +93,39 @@ async fn pause(ctx: &CallCtx, duration: Duration) -> Result<(), ToolError> {
     }
 }
 
-/// Asks a person to fill in all the given fields.
-fn form(message: &str, properties: Value) -> Ask {
+/// An elicitation for all the given fields.
+fn form(message: &str, properties: Value) -> InputRequest {
     let required: Vec<&String> =
         properties.as_object().into_iter().flat_map(|fields| fields.keys()).collect();
     let required = json!(required);
-    Ask::elicit(message, json!({ "type": "object", "properties": properties, "required": required }))
+    InputRequest::elicit(message, json!({ "type": "object", "properties": properties, "required": required }))
 }
 
-/// Asks the client's model to answer one message.
-fn sample(text: &str, tokens_max: u32) -> Ask {
+/// A sampling request of one message.
+fn sample(text: &str, tokens_max: u32) -> InputRequest {
     let message = json!({ "role": "user", "content": { "type": "text", "text": text } });
-    Ask { kind: AskKind::Sample, params: json!({ "messages": [message], "maxTokens": tokens_max }) }
+    InputRequest {
+        kind: InputRequestKind::Sample,
+        params: json!({ "messages": [message], "maxTokens": tokens_max }),
+    }
 }
 
-/// Asks the client for its folders.
-fn roots() -> Ask {
-    Ask { kind: AskKind::Roots, params: json!({}) }
+/// A roots request.
+fn roots() -> InputRequest {
+    InputRequest { kind: InputRequestKind::Roots, params: json!({}) }
 }
 
-fn question(key: &str, ask: Ask) -> Question {
-    Question { key: key.to_owned(), ask }
+fn question(key: &str, ask: InputRequest) -> KeyedInputRequest {
+    KeyedInputRequest { key: key.to_owned(), ask }
 }
 
 /// Returns one of several answers.
-fn answer<'a>(answers: &'a Answers, key: &str) -> Result<&'a Answer, ToolError> {
+fn answer<'a>(answers: &'a InputResponses, key: &str) -> Result<&'a InputResponse, ToolError> {
     answers.get(key).ok_or_else(|| ToolError::internal(format!("no answer to `{key}`, which was asked")))
 }
 
-/// Returns a field of a form that was accepted.
-fn filled_in<'a>(form: &'a Answer, field: &str) -> Result<&'a Value, ToolError> {
+/// Returns a field of an accepted form.
+fn filled_in<'a>(form: &'a InputResponse, field: &str) -> Result<&'a Value, ToolError> {
     let accepted = form.get("action").and_then(Value::as_str) == Some("accept");
     let value = form.get("content").and_then(|content| content.get(field));
     value.filter(|_| accepted).ok_or_else(|| {
@@ -133,20 +134,20 @@ fn filled_in<'a>(form: &'a Answer, field: &str) -> Result<&'a Value, ToolError> 
     })
 }
 
-/// Returns a text field of a form that was accepted.
-fn filled_in_text<'a>(form: &'a Answer, field: &str) -> Result<&'a str, ToolError> {
+/// Returns a text field of an accepted form.
+fn filled_in_text<'a>(form: &'a InputResponse, field: &str) -> Result<&'a str, ToolError> {
     let not_text = || ToolError::invalid_args(format!("`{field}` in the form is not a text"));
     filled_in(form, field)?.as_str().ok_or_else(not_text)
 }
 
-/// Returns what the client's model said; it may come as one block or as several.
-fn sampled_text(message: &Answer) -> Result<&str, ToolError> {
+/// Returns the sampled text; it may be one block or several.
+fn sampled_text(message: &InputResponse) -> Result<&str, ToolError> {
     let text = message.pointer("/content/text").or_else(|| message.pointer("/content/0/text"));
     text.and_then(Value::as_str).ok_or_else(|| ToolError::invalid_args("the client's model answered no text"))
 }
 
-/// Returns the addresses of the client's folders.
-fn root_uris(answer: &Answer) -> Vec<&str> {
+/// Returns the URIs of the client's roots.
+fn root_uris(answer: &InputResponse) -> Vec<&str> {
     let roots = answer.get("roots").and_then(Value::as_array).into_iter().flatten();
     roots.filter_map(|root| root.get("uri").and_then(Value::as_str)).collect()
 }

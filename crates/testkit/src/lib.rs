@@ -1,22 +1,20 @@
-//! What tests need and the shipped program does not.
+//! Test support. Not shipped.
 
-pub mod abuse;
 pub mod bombs;
-pub mod boxed;
-pub mod changeable;
+pub mod boxed_hub;
+pub mod canary_network;
+pub mod changeable_server;
 pub mod conformance;
-pub mod fault;
-pub mod github;
-pub mod http;
+pub mod fake_github;
+pub mod faulty_server;
 pub mod mcp_client;
-pub mod misbehaving;
+pub mod misbehaving_server;
 pub mod oauth;
 pub mod process;
-pub mod talker;
-pub mod tasked;
-pub mod torture;
+pub mod raw_http;
+pub mod scripted_server;
+pub mod task_server;
 pub mod transcript;
 pub mod wait;
-pub mod world;
 
-pub use boxed::{BoxedHub, BoxedRules, Open, taken_as_it_is};
+pub use boxed_hub::{BoxedHub, BoxedRules, OpenAuthenticator, taken_as_it_is};

@@ -1,8 +1,7 @@
-//! A small MCP client that hides nothing: what comes over the wire is what a test sees.
+//! A small MCP client that shows everything on the wire to the test.
 //!
-//! It speaks every transport and every revision, so that one set of assertions fits all pairs. It trusts the
-//! server with nothing: an answer that comes twice, or that nobody asked for, stays to be found by
-//! [`McpClient::unasked`].
+//! It speaks every transport and every revision, so that one set of assertions fits all pairs. It does not
+//! trust the server: a duplicate or unsolicited response stays available in [`McpClient::unasked`].
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,8 +9,8 @@
     reason = "a helper that fails is a test that fails"
 )]
 
-use crate::http::{Connection, Events, Request};
-use crate::process::{Process, Talking};
+use crate::process::{ChildProcess, StdioProcess};
+use crate::raw_http::{RawHttpConnection, RawHttpRequest, RawSseReader};
 use crate::wait::within;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -20,13 +19,13 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::sync::mpsc;
 
-/// The revision in which every request stands alone.
+/// The revision in which requests are stateless.
 pub const NEWEST: &str = "2026-07-28";
-/// How many messages may wait for the test to look at them.
+/// Messages that may wait for the test.
 const INBOX_MAX: usize = 65_536;
 
 enum Wire {
-    Lines { process: Process, stdin: Option<ChildStdin> },
+    Lines { process: ChildProcess, stdin: Option<ChildStdin> },
     Http(HttpWire),
     Sse { http: HttpWire, endpoint: String },
 }
@@ -35,7 +34,7 @@ struct HttpWire {
     address: SocketAddr,
     token: String,
     session: Option<String>,
-    connection: Connection,
+    connection: RawHttpConnection,
 }
 
 /// One client, on one transport, of one revision.
@@ -45,7 +44,7 @@ pub struct McpClient {
     next_id: u64,
     sender: mpsc::Sender<Value>,
     inbox: mpsc::Receiver<Value>,
-    /// Come, and not yet looked at.
+    /// Received, and not yet consumed.
     arrived: VecDeque<Value>,
     /// The HTTP status of the newest response.
     pub status: u16,
@@ -57,9 +56,9 @@ impl McpClient {
         McpClient { revision, wire, next_id: 1, sender, inbox, arrived: VecDeque::new(), status: 0 }
     }
 
-    /// Talks to a process on its standard input and output. A line that is not JSON fails the test.
-    pub fn lines(talking: Talking, revision: &'static str) -> McpClient {
-        let Talking { process, stdin, mut stdout } = talking;
+    /// Connects to a process on its stdin and stdout. A line that is not JSON fails the test.
+    pub fn lines(talking: StdioProcess, revision: &'static str) -> McpClient {
+        let StdioProcess { process, stdin, mut stdout } = talking;
         let client = McpClient::new(revision, Wire::Lines { process, stdin });
         let sender = client.sender.clone();
         tokio::spawn(async move {
@@ -74,19 +73,19 @@ impl McpClient {
         client
     }
 
-    /// Talks streamable HTTP.
+    /// Connects over streamable HTTP.
     pub async fn http(address: SocketAddr, token: &str, revision: &'static str) -> McpClient {
         McpClient::new(revision, Wire::Http(HttpWire::open(address, token).await))
     }
 
-    /// Talks HTTP+SSE, as of 2024-11-05.
+    /// Connects over HTTP+SSE, as of 2024-11-05.
     pub async fn sse(address: SocketAddr, token: &str, revision: &'static str) -> McpClient {
-        let mut connection = Connection::open(address).await;
-        let request = Request::get("/sse").token(token).header("Accept", "text/event-stream");
+        let mut connection = RawHttpConnection::open(address).await;
+        let request = RawHttpRequest::get("/sse").token(token).header("Accept", "text/event-stream");
         connection.send(&request.bytes(address)).await.unwrap();
         let head = connection.head().await.expect("an answer to GET /sse");
         assert!(head.status == 200 && head.is_event_stream(), "{head:?}");
-        let mut events = Events::of(connection);
+        let mut events = RawSseReader::of(connection);
         let first = events.next().await.expect("the event that tells the address");
         assert_eq!(first.name.as_deref(), Some("endpoint"));
         let http = HttpWire::open(address, token).await;
@@ -107,22 +106,22 @@ impl McpClient {
         matches!(self.wire, Wire::Http(_))
     }
 
-    /// Returns the process at the other end of the line.
-    pub fn process(&mut self) -> &mut Process {
+    /// Returns the process of a stdio connection.
+    pub fn process(&mut self) -> &mut ChildProcess {
         match &mut self.wire {
             Wire::Lines { process, .. } => process,
             Wire::Http(_) | Wire::Sse { .. } => panic!("only a line has a process"),
         }
     }
 
-    /// Takes a new connection for what is sent from now on; the old one may have been closed for being idle.
+    /// Opens a new connection for further requests; the old one may have been closed for being idle.
     pub async fn reconnect(&mut self) {
         if let Wire::Http(http) | Wire::Sse { http, .. } = &mut self.wire {
-            http.connection = Connection::open(http.address).await;
+            http.connection = RawHttpConnection::open(http.address).await;
         }
     }
 
-    /// Ends standard input.
+    /// Closes stdin.
     pub fn hang_up(&mut self) {
         if let Wire::Lines { stdin, .. } = &mut self.wire {
             *stdin = None;
@@ -136,7 +135,8 @@ impl McpClient {
         }
     }
 
-    /// Opens the session, with what the client offers, and returns the result. Over HTTP also the stream down.
+    /// Opens the session with the client's capabilities, and returns the result. Over HTTP also opens the
+    /// event stream.
     pub async fn initialize(&mut self, capabilities: Value) -> Value {
         let params = json!({
             "protocolVersion": self.revision,
@@ -153,7 +153,7 @@ impl McpClient {
         result
     }
 
-    /// Makes a request and returns its whole answer, with `result` or `error`.
+    /// Makes a request and returns its whole response, with `result` or `error`.
     pub async fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params).await;
         self.answer(&json!(id)).await
@@ -166,7 +166,7 @@ impl McpClient {
         answer["result"].take()
     }
 
-    /// Makes a request that is to be refused and returns the code.
+    /// Makes a request that must fail and returns the error code.
     pub async fn refused(&mut self, method: &str, params: Value) -> i64 {
         let answer = self.request(method, params).await;
         answer["error"]["code"].as_i64().unwrap_or_else(|| panic!("{method} was not refused: {answer}"))
@@ -176,7 +176,7 @@ impl McpClient {
         self.result("tools/call", json!({ "name": tool, "arguments": arguments })).await
     }
 
-    /// Sends a request without waiting for its answer, and returns its id.
+    /// Sends a request without waiting for its response, and returns its id.
     pub async fn begin(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -185,7 +185,7 @@ impl McpClient {
         id
     }
 
-    /// Adds what every request of the newest revision carries and this one does not have yet.
+    /// Adds the members that every request of the newest revision carries, if missing.
     fn dressed(&self, mut params: Value) -> Value {
         if self.is_newest() {
             let mut meta = json!({
@@ -205,12 +205,12 @@ impl McpClient {
         self.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
     }
 
-    /// Answers a question of the server's.
+    /// Answers a request of the server.
     pub async fn reply(&mut self, id: &Value, result: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": result })).await;
     }
 
-    /// Sends a message as it is.
+    /// Sends a message verbatim.
     pub async fn send(&mut self, message: &Value) {
         let mut bytes = message.to_string().into_bytes();
         match &mut self.wire {
@@ -221,7 +221,7 @@ impl McpClient {
                 stdin.flush().await.unwrap();
             }
             Wire::Sse { http, endpoint } => {
-                let request = Request::post(endpoint.as_str(), bytes).token(&http.token);
+                let request = RawHttpRequest::post(endpoint.as_str(), bytes).token(&http.token);
                 let reply = http.connection.exchange(&request).await;
                 self.status = reply.status();
                 if reply.status() != 202 {
@@ -229,7 +229,7 @@ impl McpClient {
                 }
             }
             Wire::Http(http) => {
-                let mut request = Request::post("/mcp", bytes).token(&http.token);
+                let mut request = RawHttpRequest::post("/mcp", bytes).token(&http.token);
                 if let Some(session) = &http.session {
                     request = request.header("Mcp-Session-Id", session);
                 }
@@ -241,7 +241,7 @@ impl McpClient {
         }
     }
 
-    /// Sends bytes that need not be a message, as a line or as a body, without any header about what they hold.
+    /// Sends bytes that need not be a message, as a line or as a body, without headers that describe them.
     pub async fn send_bytes(&mut self, bytes: &[u8]) {
         match &mut self.wire {
             Wire::Lines { stdin, .. } => {
@@ -250,32 +250,33 @@ impl McpClient {
                 within("writing a line", stdin.write_all(&line)).await.unwrap();
             }
             Wire::Http(http) => {
-                let (status, messages) = http.post(&Request::post("/mcp", bytes).token(&http.token)).await;
+                let (status, messages) =
+                    http.post(&RawHttpRequest::post("/mcp", bytes).token(&http.token)).await;
                 self.status = status;
                 self.arrived.extend(messages);
             }
-            Wire::Sse { .. } => panic!("nobody needs this"),
+            Wire::Sse { .. } => panic!("not supported on this transport"),
         }
     }
 
-    /// Writes to a line without ending it.
+    /// Writes part of a line.
     pub async fn write_part(&mut self, bytes: &[u8]) {
         let Wire::Lines { stdin: Some(stdin), .. } = &mut self.wire else { panic!("only on an open line") };
         within("writing a part of a line", stdin.write_all(bytes)).await.unwrap();
     }
 
-    /// Waits for the answer to a request.
+    /// Waits for the response to a request.
     pub async fn answer(&mut self, id: &Value) -> Value {
         let is_answer = |message: &Value| message.get("method").is_none() && message.get("id") == Some(id);
         self.wait(&format!("an answer to {id}"), is_answer).await
     }
 
-    /// Waits for a notification, or for a question of the server's.
+    /// Waits for a notification, or for a request of the server.
     pub async fn told(&mut self, method: &str) -> Value {
         self.wait(method, |message| message.get("method").is_some_and(|own| own == method)).await
     }
 
-    /// Waits for a message of a kind; others stay for later.
+    /// Waits for a matching message; others stay queued.
     pub async fn wait(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             if let Some(at) = self.arrived.iter().position(&fits) {
@@ -288,7 +289,7 @@ impl McpClient {
         }
     }
 
-    /// Returns all that came and that nobody waited for.
+    /// Returns all messages that no call waited for.
     pub fn unasked(&mut self) -> Vec<Value> {
         while let Ok(message) = self.inbox.try_recv() {
             self.arrived.push_back(message);
@@ -296,7 +297,7 @@ impl McpClient {
         self.arrived.drain(..).collect()
     }
 
-    /// Returns all that comes until the other side ends.
+    /// Returns all messages until the peer ends.
     pub async fn until_end(&mut self) -> Vec<Value> {
         // Only the reader of the connection sends from now on.
         (self.sender, _) = mpsc::channel(1);
@@ -306,7 +307,7 @@ impl McpClient {
         self.arrived.drain(..).collect()
     }
 
-    /// Begins to listen for changes, as the newest revision does, and waits until that is acknowledged.
+    /// Subscribes to changes, as in the newest revision, and waits for the acknowledgement.
     pub async fn listen(&mut self, notifications: Value) -> Value {
         let id = self.next_id;
         let params = self.dressed(json!({ "notifications": notifications }));
@@ -315,13 +316,13 @@ impl McpClient {
         match &self.wire {
             Wire::Http(http) => {
                 self.next_id += 1;
-                let request = Request::post("/mcp", message.to_string()).token(&http.token);
+                let request = RawHttpRequest::post("/mcp", message.to_string()).token(&http.token);
                 let request = with_headers(request, self.revision, &message);
-                let mut connection = Connection::open(http.address).await;
+                let mut connection = RawHttpConnection::open(http.address).await;
                 connection.send(&request.bytes(http.address)).await.unwrap();
                 let head = connection.head().await.expect("an answer to subscriptions/listen");
                 assert!(head.status == 200 && head.is_event_stream(), "{head:?}");
-                tokio::spawn(pump(Events::of(connection), self.sender.clone()));
+                tokio::spawn(pump(RawSseReader::of(connection), self.sender.clone()));
             }
             Wire::Lines { .. } | Wire::Sse { .. } => {
                 self.next_id += 1;
@@ -335,7 +336,7 @@ impl McpClient {
 }
 
 /// Adds the headers that repeat the body, as far as the revision has them.
-pub fn with_headers(request: Request, revision: &str, message: &Value) -> Request {
+pub fn with_headers(request: RawHttpRequest, revision: &str, message: &Value) -> RawHttpRequest {
     let method = message["method"].as_str().unwrap_or_default();
     let opens = method == "initialize" && revision != NEWEST;
     if opens || revision < "2025-06-18" {
@@ -355,20 +356,21 @@ pub fn with_headers(request: Request, revision: &str, message: &Value) -> Reques
 
 impl HttpWire {
     async fn open(address: SocketAddr, token: &str) -> HttpWire {
-        let connection = Connection::open(address).await;
+        let connection = RawHttpConnection::open(address).await;
         HttpWire { address, token: token.to_owned(), session: None, connection }
     }
 
-    /// Posts a message and returns the status and every message that came as the response.
-    async fn post(&mut self, request: &Request) -> (u16, Vec<Value>) {
+    /// Posts a message and returns the status and every message of the response.
+    async fn post(&mut self, request: &RawHttpRequest) -> (u16, Vec<Value>) {
         self.connection.send(&request.bytes(self.address)).await.unwrap();
         let head = self.connection.head().await.expect("an answer before the connection ends");
         if let Some(session) = head.header("mcp-session-id") {
             self.session = Some(session.to_owned());
         }
         if head.is_event_stream() {
-            let connection = std::mem::replace(&mut self.connection, Connection::open(self.address).await);
-            let (mut events, mut messages) = (Events::of(connection), Vec::new());
+            let connection =
+                std::mem::replace(&mut self.connection, RawHttpConnection::open(self.address).await);
+            let (mut events, mut messages) = (RawSseReader::of(connection), Vec::new());
             while let Some(event) = events.next().await {
                 if !event.data.is_empty() {
                     messages.push(serde_json::from_str(&event.data).unwrap());
@@ -385,23 +387,24 @@ impl HttpWire {
     }
 
     /// Opens the stream of messages that belong to no request.
-    async fn get_events(&self, last_event_id: Option<&str>) -> Events {
-        let mut request = Request::get("/mcp").token(&self.token).header("Accept", "text/event-stream");
+    async fn get_events(&self, last_event_id: Option<&str>) -> RawSseReader {
+        let mut request =
+            RawHttpRequest::get("/mcp").token(&self.token).header("Accept", "text/event-stream");
         if let Some(session) = &self.session {
             request = request.header("Mcp-Session-Id", session);
         }
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
         }
-        let mut connection = Connection::open(self.address).await;
+        let mut connection = RawHttpConnection::open(self.address).await;
         connection.send(&request.bytes(self.address)).await.unwrap();
         let head = connection.head().await.expect("an answer to GET /mcp");
         assert!(head.status == 200 && head.is_event_stream(), "{head:?}");
-        Events::of(connection)
+        RawSseReader::of(connection)
     }
 }
 
-async fn pump(mut events: Events, into: mpsc::Sender<Value>) {
+async fn pump(mut events: RawSseReader, into: mpsc::Sender<Value>) {
     while let Some(event) = events.next().await {
         if let Ok(message) = serde_json::from_str(&event.data)
             && into.send(message).await.is_err()

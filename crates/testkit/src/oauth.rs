@@ -1,11 +1,11 @@
-//! A server that wants a login, and an authorization server that gives one: real HTTP, on two ports of this machine.
+//! An MCP server that requires a login, and its OAuth authorization server: real HTTP, on two local ports.
 //!
-//! Every way in which the two can go wrong or lie is a field of [`Conduct`]. What they were asked is kept, to be looked at.
+//! Every fault or lie of the two is a field of [`OAuthBehavior`]. Their requests are recorded.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
-mod person;
+mod test_user;
 
-pub use person::Person;
+pub use test_user::TestUser;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -20,62 +20,62 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use url::form_urlencoded;
 
-/// How the two behave. The default is as they should.
+/// How the two behave. The default is correct.
 #[derive(Debug, Clone)]
-pub struct Conduct {
-    /// Whether the refusal says where the document about the logins is.
+pub struct OAuthBehavior {
+    /// Whether the 401 names the protected resource metadata.
     pub names_document: bool,
-    /// Whether there is such a document.
+    /// Whether there is such metadata.
     pub has_document: bool,
-    /// What the document says that tokens are for, instead of the truth.
+    /// A false `resource` in the metadata.
     pub resource: Option<String>,
-    /// Whom the document names, instead of the authorization server.
+    /// A false authorization server in the metadata.
     pub authorization_server: Option<String>,
-    /// Members of the authorization server's document that are other than they should be; null takes one away.
+    /// Overrides for the authorization server's metadata; null removes a member.
     pub about: Value,
     /// The path of the issuer.
     pub tenant: &'static str,
-    /// Where its document is, below the issuer's host; the first usual place if empty.
+    /// Where its metadata is, below the issuer's host; the first well-known path if empty.
     pub document_at: &'static str,
-    pub iss: Iss,
-    /// What the login page answers instead of a code.
+    pub iss: IssParameter,
+    /// The error of the login page instead of a code.
     pub login_error: Option<&'static str>,
     pub expires_in: Option<u64>,
-    /// Whether a refresh token is good for one use.
+    /// Whether refresh tokens are rotated (valid for one use).
     pub rotates: bool,
     pub gives_refresh: bool,
-    /// How long the place where tokens are takes.
+    /// Latency of the token endpoint.
     pub token_takes: Duration,
-    /// What it answers instead of tokens: a status, and a body.
+    /// Response of the token endpoint instead of tokens: a status, and a body.
     pub token_answers: Option<(u16, &'static str)>,
-    /// Whether a client that renews its tokens is not known any more.
+    /// Whether the client is unknown when it renews its tokens.
     pub forgets_clients: bool,
-    /// What the place where tokens are revoked answers.
+    /// Status of the revocation endpoint.
     pub revoke_answers: u16,
-    /// What a call needs, besides a token.
+    /// Scope that a call requires.
     pub call_scope: Option<&'static str>,
-    /// What is granted at most, of what is asked for.
+    /// The most that is granted of the requested scopes.
     pub grants: Option<&'static str>,
-    /// Whether both show a page for people at every address that means nothing to them.
+    /// Whether both serve an HTML page at every unknown path.
     pub shows_pages: bool,
-    /// What else the refusal of the server says, instead of all.
+    /// A `WWW-Authenticate` challenge that replaces the usual one.
     pub challenge: Option<String>,
-    /// Whether the server lets in by itself, where 2025-03-26 has it, and says so nowhere.
+    /// Whether the MCP server is its own authorization server, as in 2025-03-26, without saying so.
     pub lets_in_by_itself: bool,
 }
 
-/// What the answer to a login says of who sent it.
+/// The `iss` of the authorization response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Iss {
+pub enum IssParameter {
     Right,
     Wrong,
     Missing,
     WithSlash,
 }
 
-impl Default for Conduct {
-    fn default() -> Conduct {
-        Conduct {
+impl Default for OAuthBehavior {
+    fn default() -> OAuthBehavior {
+        OAuthBehavior {
             names_document: true,
             has_document: true,
             resource: None,
@@ -83,7 +83,7 @@ impl Default for Conduct {
             about: json!({}),
             tenant: "",
             document_at: "",
-            iss: Iss::Right,
+            iss: IssParameter::Right,
             login_error: None,
             expires_in: Some(3600),
             rotates: true,
@@ -101,13 +101,13 @@ impl Default for Conduct {
     }
 }
 
-/// One request that was made, in the order of arrival.
+/// One received request, in the order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct OAuthRequest {
     /// `mcp` or `as`.
     pub whom: &'static str,
     pub path: String,
-    /// Of the query or the form.
+    /// Parameters of the query or the form.
     pub parts: HashMap<String, String>,
     pub authorization: Option<String>,
     /// The header `X-Tenant`, which a person may have configured.
@@ -115,9 +115,9 @@ pub struct Asked {
 }
 
 #[derive(Default)]
-struct Memory {
-    asked: Vec<Asked>,
-    /// Codes, with what they were given for.
+struct OAuthMemory {
+    asked: Vec<OAuthRequest>,
+    /// Codes, with the parameters they were issued for.
     codes: HashMap<String, HashMap<String, String>>,
     /// Access tokens with their scopes.
     tokens: HashMap<String, String>,
@@ -125,30 +125,30 @@ struct Memory {
     made: u32,
 }
 
-struct World {
-    conduct: Mutex<Conduct>,
-    memory: Mutex<Memory>,
+struct OAuthState {
+    conduct: Mutex<OAuthBehavior>,
+    memory: Mutex<OAuthMemory>,
     mcp: SocketAddr,
     issuer: SocketAddr,
 }
 
 /// The two servers. They end when this is dropped.
-pub struct OAuthWorld {
-    world: Arc<World>,
+pub struct OAuthServers {
+    world: Arc<OAuthState>,
     tasks: Vec<JoinHandle<()>>,
 }
 
-impl Drop for OAuthWorld {
+impl Drop for OAuthServers {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
-impl OAuthWorld {
-    pub async fn start(conduct: Conduct) -> OAuthWorld {
+impl OAuthServers {
+    pub async fn start(conduct: OAuthBehavior) -> OAuthServers {
         let bind = async || tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let (mcp, issuer) = (bind().await, bind().await);
-        let world = Arc::new(World {
+        let world = Arc::new(OAuthState {
             conduct: Mutex::new(conduct),
             memory: Mutex::default(),
             mcp: mcp.local_addr().unwrap(),
@@ -159,10 +159,10 @@ impl OAuthWorld {
         let serve = |listener, router: Router| {
             tokio::spawn(async move { axum::serve(listener, router).await.unwrap_or_default() })
         };
-        OAuthWorld { tasks: vec![serve(mcp, guarded), serve(issuer, letting_in)], world }
+        OAuthServers { tasks: vec![serve(mcp, guarded), serve(issuer, letting_in)], world }
     }
 
-    /// Where the server is.
+    /// Returns the URL of the MCP server.
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.world.mcp)
     }
@@ -171,28 +171,28 @@ impl OAuthWorld {
         self.world.issuer()
     }
 
-    /// Host and port of the authorization server, as an exception.
+    /// Returns host and port of the authorization server, for an allowlist.
     pub fn issuer_place(&self) -> String {
         self.world.issuer.to_string()
     }
 
-    pub fn behave(&self, change: impl FnOnce(&mut Conduct)) {
+    pub fn behave(&self, change: impl FnOnce(&mut OAuthBehavior)) {
         change(&mut self.world.conduct.lock().unwrap());
     }
 
-    /// Lets no token be good any more; refresh tokens are.
+    /// Invalidates all access tokens; refresh tokens stay valid.
     pub fn revoke(&self) {
         self.world.memory.lock().unwrap().tokens.clear();
     }
 
-    /// And no refresh token either.
+    /// Invalidates refresh tokens, too.
     pub fn revoke_all(&self) {
         self.revoke();
         self.world.memory.lock().unwrap().refresh.clear();
     }
 
-    /// Returns what was asked at paths that end so.
-    pub fn asked(&self, whom: &str, ending: &str) -> Vec<Asked> {
+    /// Returns the requests to paths with this ending.
+    pub fn asked(&self, whom: &str, ending: &str) -> Vec<OAuthRequest> {
         let memory = self.world.memory.lock().unwrap();
         memory
             .asked
@@ -202,18 +202,18 @@ impl OAuthWorld {
             .collect()
     }
 
-    /// Returns how many tokens were given for a grant.
+    /// Returns how many tokens were issued for a grant type.
     pub fn grants(&self, kind: &str) -> usize {
         self.asked("as", "/token").iter().filter(|asked| asked.parts["grant_type"] == kind).count()
     }
 }
 
-impl World {
+impl OAuthState {
     fn issuer(&self) -> String {
         format!("http://{}{}", self.issuer, self.conduct.lock().unwrap().tenant)
     }
 
-    fn conduct(&self) -> Conduct {
+    fn conduct(&self) -> OAuthBehavior {
         self.conduct.lock().unwrap().clone()
     }
 
@@ -233,7 +233,7 @@ impl World {
         let path = uri.path().to_owned();
         let mut memory = self.memory.lock().unwrap();
         let tenant = headers.get("x-tenant").map(|value| value.to_str().unwrap().to_owned());
-        memory.asked.push(Asked { whom, path, parts: parts.clone(), authorization, tenant });
+        memory.asked.push(OAuthRequest { whom, path, parts: parts.clone(), authorization, tenant });
         parts
     }
 }
@@ -243,17 +243,17 @@ fn reply(status: u16, value: &Value) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-/// What is answered at an address that means nothing.
-fn nothing(conduct: &Conduct) -> Response {
+/// The response at an unknown path.
+fn nothing(conduct: &OAuthBehavior) -> Response {
     if !conduct.shows_pages {
         return reply(404, &json!({}));
     }
     ([(header::CONTENT_TYPE, "text/html")], "<html>Welcome!</html>").into_response()
 }
 
-/// The server that wants a login.
+/// The MCP server that requires a login.
 async fn at_mcp(
-    State(world): State<Arc<World>>,
+    State(world): State<Arc<OAuthState>>,
     method: Method,
     uri: Uri,
     headers: HeaderMap,
@@ -318,7 +318,12 @@ async fn at_mcp(
 }
 
 /// The authorization server.
-async fn at_issuer(State(world): State<Arc<World>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn at_issuer(
+    State(world): State<Arc<OAuthState>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let parts = world.note("as", &uri, &headers, &body);
     let conduct = world.conduct();
     let usual = format!("/.well-known/oauth-authorization-server{}", conduct.tenant);
@@ -339,7 +344,7 @@ async fn at_issuer(State(world): State<Arc<World>>, uri: Uri, headers: HeaderMap
         }
         "/authorize" => login(&world, &conduct, parts),
         "/token" => {
-            // What was shown is used from now on, whether the answer arrives or not.
+            // The refresh token is consumed from now on, whether the response arrives or not.
             let answer = token(&world, &conduct, &parts);
             tokio::time::sleep(conduct.token_takes).await;
             answer
@@ -355,13 +360,13 @@ async fn at_issuer(State(world): State<Arc<World>>, uri: Uri, headers: HeaderMap
     }
 }
 
-fn next(world: &World) -> u32 {
+fn next(world: &OAuthState) -> u32 {
     let mut memory = world.memory.lock().unwrap();
     memory.made += 1;
     memory.made
 }
 
-fn about(world: &World, conduct: &Conduct) -> Response {
+fn about(world: &OAuthState, conduct: &OAuthBehavior) -> Response {
     let issuer = world.issuer();
     let mut about = json!({
         "issuer": issuer,
@@ -382,8 +387,8 @@ fn about(world: &World, conduct: &Conduct) -> Response {
     reply(200, &about)
 }
 
-/// Lets everybody in at once.
-fn login(world: &World, conduct: &Conduct, parts: HashMap<String, String>) -> Response {
+/// Authorizes every request at once.
+fn login(world: &OAuthState, conduct: &OAuthBehavior, parts: HashMap<String, String>) -> Response {
     let code = format!("code-number-{}", next(world));
     let mut back = url::Url::parse(&parts["redirect_uri"]).unwrap();
     {
@@ -396,17 +401,17 @@ fn login(world: &World, conduct: &Conduct, parts: HashMap<String, String>) -> Re
             None => query.append_pair("code", &code),
         };
         match conduct.iss {
-            Iss::Right => drop(query.append_pair("iss", &world.issuer())),
-            Iss::Wrong => drop(query.append_pair("iss", "https://evil.example.com")),
-            Iss::WithSlash => drop(query.append_pair("iss", &format!("{}/", world.issuer()))),
-            Iss::Missing => {}
+            IssParameter::Right => drop(query.append_pair("iss", &world.issuer())),
+            IssParameter::Wrong => drop(query.append_pair("iss", "https://evil.example.com")),
+            IssParameter::WithSlash => drop(query.append_pair("iss", &format!("{}/", world.issuer()))),
+            IssParameter::Missing => {}
         }
     }
     world.memory.lock().unwrap().codes.insert(code, parts);
     (StatusCode::FOUND, [(header::LOCATION, back.to_string())]).into_response()
 }
 
-fn token(world: &World, conduct: &Conduct, parts: &HashMap<String, String>) -> Response {
+fn token(world: &OAuthState, conduct: &OAuthBehavior, parts: &HashMap<String, String>) -> Response {
     use sha2::{Digest, Sha256};
     let part = |name: &str| parts.get(name).map(String::as_str).unwrap_or_default();
     let refuse = |error: &str| reply(400, &json!({ "error": error, "error_description": "no" }));

@@ -1,10 +1,11 @@
-//! The real program, in a home of its own.
+//! The real program as a child process, in a temporary home.
 //!
-//! A test crate of the binary gives the path (`CARGO_BIN_EXE_portcullis`). Nothing of the user's own environment
-//! reaches the program, and no process outlives its test.
+//! A test crate of the binary passes the path (`CARGO_BIN_EXE_portcullis`). No variable of the user's
+//! environment reaches the program, and no process outlives its test.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
 
 use crate::wait::{until, within};
+use portcullis_store::database::{DatabaseError, OperationId, Topic};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -17,23 +18,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// A home folder, with the program that works on it.
-pub struct Home {
+/// A home folder, with the program that uses it.
+pub struct TestHome {
     binary: PathBuf,
     folder: tempfile::TempDir,
 }
 
-/// What a command left behind.
+/// The output of a command.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     /// The exit code; -1 for a process that a signal ended.
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ran {
-    /// Returns what was printed, which must be JSON.
+impl CommandOutput {
+    /// Parses stdout, which must be JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| {
             unreadable(&format!("not JSON ({error}): {}\n{}", self.stdout, self.stderr))
@@ -46,45 +47,63 @@ fn unreadable(text: &str) -> ! {
     panic!("{text}")
 }
 
-impl Home {
-    /// Makes a home in which nobody has to wait for the rate limit.
-    pub fn new(binary: impl Into<PathBuf>) -> Home {
-        let home = Home::bare(binary);
+impl TestHome {
+    /// Changes rows of the database as another process would, but without the types that protect them.
+    pub async fn edit_rows(&self, topic: &'static str, sql: &'static str) {
+        let database = portcullis_store::open(&self.path().join("workspace/secure"), &[]).unwrap();
+        let id = OperationId::random().unwrap();
+        let edited: Result<usize, DatabaseError> = database
+            .change(Topic::new(topic), id, move |transaction| {
+                Box::pin(async move { transaction.execute(sql, &[]).await })
+            })
+            .await;
+        assert!(edited.unwrap() > 0, "no row changed");
+    }
+
+    /// Returns every row of the database as text.
+    pub async fn export_rows(&self) -> String {
+        let database = portcullis_store::open(&self.path().join("workspace/secure"), &[]).unwrap();
+        database.export().await.unwrap().to_string()
+    }
+
+    /// Makes a home without an effective rate limit.
+    pub fn new(binary: impl Into<PathBuf>) -> TestHome {
+        let home = TestHome::bare(binary);
         home.configure(UNHURRIED);
         home
     }
 
-    /// Makes a home that the program has never seen and that holds nothing.
-    pub fn bare(binary: impl Into<PathBuf>) -> Home {
+    /// Makes an empty home that the program has never used.
+    pub fn bare(binary: impl Into<PathBuf>) -> TestHome {
         let folder = tempfile::Builder::new().prefix("portcullis-it-").tempdir().unwrap();
         for name in ["home", "user"] {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
-        Home { binary: binary.into(), folder }
+        TestHome { binary: binary.into(), folder }
     }
 
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("home")
     }
 
-    /// The home folder of the person, for programs that look into it.
+    /// Returns the user's home folder, for programs that look into it.
     pub fn user(&self) -> PathBuf {
         self.folder.path().join("user")
     }
 
-    /// The only folder that tools reach.
+    /// Returns the only folder that tools reach.
     pub fn files(&self) -> PathBuf {
         self.path().join("workspace/ai-data")
     }
 
-    /// Replaces the configuration in one step, as editors do.
+    /// Replaces the configuration atomically, as editors do.
     pub fn configure(&self, toml: &str) {
         let (new, file) = (self.path().join("new.toml"), self.path().join("portcullis.toml"));
         std::fs::write(&new, toml).unwrap();
         std::fs::rename(new, file).unwrap();
     }
 
-    /// Writes a file of the workspace from outside, as a person would.
+    /// Writes a workspace file from outside, as a person would.
     pub fn write(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
         write(&self.files().join(path), content.as_ref())
     }
@@ -93,12 +112,12 @@ impl Home {
         write(&self.path().join("prompts").join(format!("{name}.md")), text.as_bytes())
     }
 
-    /// Returns the command, with nothing of the environment of the test.
+    /// Returns the command, without the environment of the test.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
-        // Said outright: a mistake about a default must not lead into somebody's real home.
+        // Explicit, so that a wrong default cannot reach a developer's real home.
         command.arg("--home").arg(self.path()).args(args).env_clear().env("HOME", self.user());
-        // Any port that is free.
+        // Any free port.
         command.env("MCP_HTTP_PORT", "0");
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
@@ -108,16 +127,16 @@ impl Home {
     }
 
     /// Runs a command to its end.
-    pub async fn run(&self, args: &[&str]) -> Ran {
+    pub async fn run(&self, args: &[&str]) -> CommandOutput {
         run(self.command(args), "").await
     }
 
-    /// Starts `serve` and waits until it says where.
-    pub async fn serve(&self) -> Hub {
-        Hub::start(self.command(&["serve", "--json"])).await
+    /// Starts `serve` and waits for its address.
+    pub async fn serve(&self) -> HubProcess {
+        HubProcess::start(self.command(&["serve", "--json"])).await
     }
 
-    /// Makes a client and returns its token.
+    /// Adds a client and returns its token.
     pub async fn add_client(&self, name: &str, options: &[&str]) -> String {
         let args = [&["clients", "add", name, "--json"], options].concat();
         let ran = self.run(&args).await;
@@ -126,7 +145,7 @@ impl Home {
     }
 }
 
-/// A configuration in which no test meets the rate limit by accident.
+/// A configuration without an effective rate limit.
 pub const UNHURRIED: &str = "[rate_limit]\nrequests_per_second = 1_000_000\nburst = 1_000_000\n";
 
 fn write(path: &Path, content: &[u8]) -> PathBuf {
@@ -135,7 +154,8 @@ fn write(path: &Path, content: &[u8]) -> PathBuf {
     path.to_owned()
 }
 
-/// Runs a prepared command to its end at a terminal where `typed` was typed ahead. Returns its exit code, and all that was to be seen there.
+/// Runs a prepared command to its end at a terminal with `typed` as typeahead. Returns its exit code and the
+/// screen.
 pub async fn run_at_terminal(mut command: Command, typed: &str) -> (i32, String) {
     let mut screen = std::fs::File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
     grantpt(&screen).unwrap();
@@ -143,7 +163,7 @@ pub async fn run_at_terminal(mut command: Command, typed: &str) -> (i32, String)
     let name = ptsname(&screen, Vec::new()).unwrap();
     let end = || Stdio::from(open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap());
     let mut child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-    // What is left of the other end is the child's, so that reading ends with it.
+    // The other end is then only the child's, so that reading ends with it.
     drop(command);
     screen.write_all(typed.as_bytes()).unwrap();
     let reading = tokio::task::spawn_blocking(move || {
@@ -156,55 +176,55 @@ pub async fn run_at_terminal(mut command: Command, typed: &str) -> (i32, String)
     (status.code().unwrap_or(-1), within("the terminal hangs up", reading).await.unwrap())
 }
 
-/// Runs a prepared command to its end, with `input` as its standard input.
-pub async fn run(mut command: Command, input: &str) -> Ran {
+/// Runs a prepared command to its end, with `input` as stdin.
+pub async fn run(mut command: Command, input: &str) -> CommandOutput {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // A program that does not read its input may be gone already.
+    // A program that does not read its input may have ended already.
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let output = within("the command ends", child.wait_with_output()).await.unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("what is printed is UTF-8");
-    Ran { code: code(output.status), stdout: text(output.stdout), stderr: text(output.stderr) }
+    CommandOutput { code: code(output.status), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(-1)
 }
 
-/// How much memory a process has, in kB.
+/// Memory of a process, in kB.
 #[derive(Debug, Clone, Copy)]
-pub struct Memory {
+pub struct ProcessMemory {
     pub now_kb: u64,
-    /// The most since the start, or since [`Process::forget_peak`].
+    /// Peak since the start, or since [`ChildProcess::forget_peak`].
     pub peak_kb: u64,
 }
 
 /// A process that runs.
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
     pid: u32,
     stderr: Arc<Mutex<String>>,
 }
 
-impl Process {
-    fn of(mut child: Child) -> Process {
+impl ChildProcess {
+    fn of(mut child: Child) -> ChildProcess {
         let stderr = Arc::default();
         tokio::spawn(collect(child.stderr.take().unwrap(), Arc::clone(&stderr)));
         let pid = child.id().expect("the process has not been waited for");
-        Process { child, pid, stderr }
+        ChildProcess { child, pid, stderr }
     }
 
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns what was said on standard error so far.
+    /// Returns stderr so far.
     pub fn stderr(&self) -> String {
         self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until standard error holds `text`.
+    /// Waits until stderr contains `text`.
     pub async fn says(&self, text: &str) {
         until(&format!("standard error says `{text}`"), async || self.stderr().contains(text).then_some(()))
             .await;
@@ -220,14 +240,14 @@ impl Process {
         code(within("the process ends", self.child.wait()).await.unwrap())
     }
 
-    /// Tells the process to end, as soon as it listens, and waits until it has.
+    /// Sends SIGTERM once the process handles it, and waits for its end.
     pub async fn stop(&mut self) {
         self.heeds(Signal::TERM).await;
         self.signal(Signal::TERM);
         assert_eq!(self.end().await, 0, "{}", self.stderr());
     }
 
-    /// Waits until a signal would be taken in order, and not just end the process.
+    /// Waits until the process has a handler for a signal.
     pub async fn heeds(&self, signal: Signal) {
         until("the process has a handler for the signal", async || {
             let caught = u64::from_str_radix(&self.status("SigCgt:"), 16).unwrap();
@@ -236,7 +256,7 @@ impl Process {
         .await;
     }
 
-    /// Returns one line of what the system knows of the process.
+    /// Returns one line of `/proc/PID/status`.
     fn status(&self, key: &str) -> String {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
         let line = status.lines().find(|line| line.starts_with(key)).unwrap();
@@ -247,12 +267,12 @@ impl Process {
         self.child.try_wait().unwrap().is_none()
     }
 
-    pub fn memory(&self) -> Memory {
+    pub fn memory(&self) -> ProcessMemory {
         let kb = |key: &str| self.status(key).parse().unwrap();
-        Memory { now_kb: kb("VmRSS:"), peak_kb: kb("VmHWM:") }
+        ProcessMemory { now_kb: kb("VmRSS:"), peak_kb: kb("VmHWM:") }
     }
 
-    /// Lets the peak of the memory begin anew, at what it is now.
+    /// Resets the memory peak to the current value.
     pub fn forget_peak(&self) {
         match std::fs::write(format!("/proc/{}/clear_refs", self.pid), "5") {
             // The program is non-dumpable: only root may reset its peak. For others it counts from the start.
@@ -271,23 +291,23 @@ async fn collect(mut from: impl AsyncRead + Unpin, into: Arc<Mutex<String>>) {
 }
 
 /// A hub that serves HTTP.
-pub struct Hub {
-    pub process: Process,
+pub struct HubProcess {
+    pub process: ChildProcess,
     pub address: SocketAddr,
-    /// The token of the client that the first start made; empty where there was one already.
+    /// The token of the client that the first start made; empty on later starts.
     pub token: String,
-    /// By which the first person sets a password; empty where somebody has.
+    /// The link for the first administrator's password; empty if there is one.
     pub admin_link: String,
     /// Held, so that a late line finds a reader.
     _stdout: BufReader<ChildStdout>,
 }
 
-impl Hub {
-    /// Starts a prepared `serve --json` and waits until it says where.
-    pub async fn start(mut command: Command) -> Hub {
+impl HubProcess {
+    /// Starts a prepared `serve --json` and waits for its address.
+    pub async fn start(mut command: Command) -> HubProcess {
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut process = Process::of(child);
+        let mut process = ChildProcess::of(child);
         let mut greeting = String::new();
         within("the hub greets", async {
             while !greeting.ends_with("}\n") {
@@ -303,22 +323,22 @@ impl Hub {
         let address = url.trim_start_matches("http://").trim_end_matches("/mcp").parse().unwrap();
         let token = greeting["token"].as_str().unwrap_or_default().to_owned();
         let admin_link = greeting["admin_link"].as_str().unwrap_or_default().to_owned();
-        Hub { process, address, token, admin_link, _stdout: stdout }
+        HubProcess { process, address, token, admin_link, _stdout: stdout }
     }
 }
 
-/// A process that speaks on standard input and output.
-pub struct Talking {
-    pub process: Process,
+/// A process that speaks on stdin and stdout.
+pub struct StdioProcess {
+    pub process: ChildProcess,
     pub stdin: Option<ChildStdin>,
     pub stdout: BufReader<ChildStdout>,
 }
 
-impl Talking {
-    pub fn start(mut command: Command) -> Talking {
+impl StdioProcess {
+    pub fn start(mut command: Command) -> StdioProcess {
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let stdin = child.stdin.take();
         let stdout = BufReader::with_capacity(1024 * 1024, child.stdout.take().unwrap());
-        Talking { process: Process::of(child), stdin, stdout }
+        StdioProcess { process: ChildProcess::of(child), stdin, stdout }
     }
 }

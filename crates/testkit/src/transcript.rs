@@ -1,12 +1,14 @@
-//! Calls through the gate, as a transcript: what the client got, what was recorded, what was counted.
+//! Transcripts of calls through the gate: response, audit records and metrics.
 //!
-//! The hub is the real one, in this process: native tools, a family that misbehaves, all guards, and the client at
-//! the other end of a line. Only times and numbers that differ from run to run are left out.
+//! The hub is the real one, in this process: native tools, a family that misbehaves, all guards, and the
+//! client at the other end of a pipe. Only times and numbers that differ between runs are left out.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
 
-use crate::boxed::{BoxedHub, BoxedRules};
+use crate::boxed_hub::{BoxedHub, BoxedRules};
 use crate::wait::within;
-use portcullis_core::{CallCtx, Effect, Example, Family, Limits, Reach, Registry, Text, ToolError, ToolSpec};
+use portcullis_core::{
+    CallCtx, CallLimits, Effect, Example, Family, Reach, Registry, Text, ToolError, ToolSpec,
+};
 use portcullis_tools::ToolsConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,19 +18,19 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf};
 
-/// How much of one direction waits in memory.
+/// Buffer of one direction.
 const PIPE_BYTES: usize = 256 * 1024;
 
 const PANIC: ToolSpec =
-    misbehaving("test_panic", "Panics, to see that only this call notices.", Limits::DEFAULT);
+    misbehaving("test_panic", "Panics, to see that only this call notices.", CallLimits::DEFAULT);
 /// Its deadline is short, because a test waits for all of it.
 const HANG: ToolSpec = misbehaving(
     "test_hang",
     "Never answers, to see that someone ends it.",
-    Limits { deadline_ms: 20, ..Limits::DEFAULT },
+    CallLimits { deadline_ms: 20, ..CallLimits::DEFAULT },
 );
 
-const fn misbehaving(name: &'static str, description: &'static str, limits: Limits) -> ToolSpec {
+const fn misbehaving(name: &'static str, description: &'static str, limits: CallLimits) -> ToolSpec {
     let example = Example { what: "Misbehave", arguments: "{}" };
     ToolSpec {
         name,
@@ -58,7 +60,7 @@ async fn hangs(_: Arc<()>, _: NoArgs, _: CallCtx) -> Result<Text, ToolError> {
 pub async fn check(rules: BoxedRules, calls: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let hub = BoxedHub::with_rules(registry(folder.path()), false, rules).unwrap();
-    let mut line = Line::open(&hub).await;
+    let mut line = LineClient::open(&hub).await;
     let mut transcript = String::new();
     for call in calls {
         let before = numbers(&hub);
@@ -96,7 +98,7 @@ fn registry(folder: &Path) -> Registry {
     registry
 }
 
-/// Shows the reply: the text as the model reads it, then what stands beside it.
+/// Renders the response: the text as the model reads it, then its other members.
 fn told(reply: &Value) -> String {
     if let Some(error) = reply.get("error") {
         let mut error = error.clone();
@@ -119,7 +121,7 @@ fn told(reply: &Value) -> String {
     shown
 }
 
-/// Returns what the audit log holds of the newest call; a call has a begin and an end.
+/// Returns the audit records of the newest call; a call has a begin and an end.
 async fn records(hub: &BoxedHub, tool: &str) -> Vec<String> {
     within("the audit log is written", hub.handles.audit.flush()).await.unwrap();
     let log = std::fs::read_to_string(hub.home.path().join("audit/audit.jsonl")).unwrap();
@@ -129,7 +131,7 @@ async fn records(hub: &BoxedHub, tool: &str) -> Vec<String> {
     let shown = of_call.map(|record| {
         assert_eq!(record["target"], tool);
         assert_eq!(record["digest"].as_str().map(str::len), Some(64));
-        // What differs from run to run, and what the line above has said already.
+        // What differs between runs, and what the line above contains already.
         let left_out = [
             "seq",
             "time",
@@ -153,8 +155,8 @@ async fn records(hub: &BoxedHub, tool: &str) -> Vec<String> {
     shown.collect()
 }
 
-/// Returns every number of the metrics page that does not depend on how fast the machine is, nor on other hubs in this
-/// process: the limits are counted for all of them together.
+/// Returns every metric that does not depend on the machine's speed, nor on other hubs in this process:
+/// limits are counted for all of them together.
 fn numbers(hub: &BoxedHub) -> BTreeMap<String, f64> {
     let page = hub.handles.metrics.encode();
     let lines = page.lines().filter(|line| !line.starts_with('#') && !line.contains("_duration_"));
@@ -165,20 +167,20 @@ fn numbers(hub: &BoxedHub) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// A client at the other end of a line.
-struct Line {
+/// A client at the other end of a pipe.
+struct LineClient {
     from: Lines<BufReader<ReadHalf<DuplexStream>>>,
     to: WriteHalf<DuplexStream>,
     next_id: u64,
 }
 
-impl Line {
-    async fn open(hub: &BoxedHub) -> Line {
+impl LineClient {
+    async fn open(hub: &BoxedHub) -> LineClient {
         let (mine, theirs) = tokio::io::duplex(PIPE_BYTES);
         let (from, to) = tokio::io::split(theirs);
         tokio::spawn(portcullis_server::line::serve(hub.hub.clone(), "stdio", from, to));
         let (from, to) = tokio::io::split(mine);
-        let mut line = Line { from: BufReader::new(from).lines(), to, next_id: 1 };
+        let mut line = LineClient { from: BufReader::new(from).lines(), to, next_id: 1 };
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
         line.request("initialize", params).await;
         line

@@ -1,10 +1,10 @@
-//! Waiting for something to happen, with a bound.
+//! Bounded waiting for conditions.
 
 use std::time::Duration;
 
-/// How long anything may take before a test gives up. Far longer than it ever takes: a busy machine is no fault.
+/// Timeout of a test's wait. Far longer than needed, because a busy machine is no failure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to wait between two looks at a condition that cannot be waited for otherwise.
+/// Poll interval for conditions without a notification.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Waits for `work`, or fails and says what did not happen.
@@ -16,13 +16,13 @@ pub async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits until a running hub notices what was done by hand to a file of its own. It goes by one look for two milliseconds;
-/// who changes such a file as the hub does waits for that by itself.
+/// Waits until a running hub notices a manual edit of one of its files. The hub trusts a `stat` for two
+/// milliseconds; a writer that uses the hub's own code waits for that by itself.
 pub async fn noticed() {
     tokio::time::sleep(LOOK_EVERY).await;
 }
 
-/// Looks again and again until `look` returns something.
+/// Polls until `look` returns something.
 pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     within(what, async {
         loop {

@@ -1,4 +1,4 @@
-//! The GitHub tools against a server that answers like GitHub.
+//! The GitHub tools against a fake of GitHub.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
@@ -6,14 +6,14 @@ use portcullis_core::{
     Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Output, Registry, Scope, Secret, SystemClock,
     Target, ToolError,
 };
-use portcullis_egress::{Egress, EgressSettings, PerHost, SecretSource, SystemResolver};
+use portcullis_egress::{EgressClient, EgressSettings, HostRateLimit, SecretSource, SystemResolver};
 use portcullis_store::secrets::SecretError;
-use portcullis_testkit::github::{GitHub, TOKEN};
+use portcullis_testkit::fake_github::{FakeGithub, TOKEN};
 use portcullis_tools::{GithubConfig, ToolsConfig};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Keeps the token for this machine, in one field.
+/// Holds the token for this machine, in one field.
 struct Tokens;
 
 impl SecretSource for Tokens {
@@ -26,19 +26,20 @@ impl SecretSource for Tokens {
     }
 }
 
-struct Hub {
+struct GithubFixture {
     gate: Gate,
     _folder: tempfile::TempDir,
 }
 
-fn hub(github: &GitHub, change: impl FnOnce(&mut GithubConfig)) -> Hub {
+fn hub(github: &FakeGithub, change: impl FnOnce(&mut GithubConfig)) -> GithubFixture {
     let settings = EgressSettings {
         exceptions: vec![github.address.to_string().parse().unwrap()],
-        per_host: PerHost { per_minute: 1_000_000, burst: 1_000_000 },
+        per_host: HostRateLimit { per_minute: 1_000_000, burst: 1_000_000 },
         ..EgressSettings::default()
     };
     let clock = Arc::new(SystemClock);
-    let egress = Egress::new(settings, Arc::new(SystemResolver::default()), Arc::new(Tokens), clock.clone());
+    let egress =
+        EgressClient::new(settings, Arc::new(SystemResolver::default()), Arc::new(Tokens), clock.clone());
     let mut config = GithubConfig {
         egress: Arc::new(egress.unwrap()),
         clock,
@@ -51,10 +52,10 @@ fn hub(github: &GitHub, change: impl FnOnce(&mut GithubConfig)) -> Hub {
     let local = ToolsConfig::local(folder.path().join("ai-data"), folder.path().join("prompts"));
     let registry = Registry::default();
     portcullis_tools::register(&ToolsConfig { github: Some(config), ..local }, &registry).unwrap();
-    Hub { gate: Gate::new(registry, vec![]), _folder: folder }
+    GithubFixture { gate: Gate::new(registry, vec![]), _folder: folder }
 }
 
-impl Hub {
+impl GithubFixture {
     async fn call(&self, tool: &str, arguments: Value) -> Result<Value, ToolError> {
         let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything(), token: None });
         let caller = Caller { client, origin: Origin::Client };
@@ -66,7 +67,7 @@ impl Hub {
         }
     }
 
-    /// Returns what a call fails with, as one text.
+    /// Returns the error of a call, as one text.
     async fn failure(&self, tool: &str, arguments: Value) -> String {
         let error = self.call(tool, arguments).await.unwrap_err();
         let wait = error.retry_after.map(|wait| match wait.as_secs() {
@@ -95,7 +96,7 @@ fn with(repository: &str, more: Value) -> Value {
 
 #[tokio::test]
 async fn issues_are_listed_over_pages_without_pull_requests() {
-    let github = GitHub::open();
+    let github = FakeGithub::open();
     let hub = hub(&github, |_| {});
     let listed = hub.call("github_list_issues", at("hello-world")).await.unwrap();
     let issues = listed["issues"].as_array().unwrap();
@@ -109,7 +110,7 @@ async fn issues_are_listed_over_pages_without_pull_requests() {
             "url": "https://github.com/octocat/hello-world/issues/247",
         })
     );
-    // 250 entries, of which 83 are pull requests: to the last one.
+    // 250 entries, of which 83 are pull requests: all pages.
     let all = hub
         .call("github_list_issues", with("hello-world", json!({ "state": "all", "limit": 500 })))
         .await
@@ -134,7 +135,8 @@ async fn issues_are_listed_over_pages_without_pull_requests() {
         asked,
         "GET /api/v3/repos/octocat/hello-world/issues?state=closed&per_page=100&labels=bug%2Cgood+first+issue&assignee=hubot&milestone=1"
     );
-    // A repository that moved is followed, a page elsewhere is not: the token would go along.
+    // The redirect of a moved repository is followed, a page at another origin is not: the token would go
+    // along.
     assert_eq!(
         hub.call("github_list_issues", at("moved")).await.unwrap()["issues"].as_array().unwrap().len(),
         30
@@ -145,7 +147,7 @@ async fn issues_are_listed_over_pages_without_pull_requests() {
 
 #[tokio::test]
 async fn an_issue_is_created_as_it_was_written() {
-    let github = GitHub::open();
+    let github = FakeGithub::open();
     let hub = hub(&github, |_| {});
     let more = json!({ "title": "A title", "body": "secret:GITHUB_TOKEN", "labels": ["bug", "forbidden"], "assignees": ["hubot"], "milestone": 1 });
     let created = hub.call("github_create_issue", with("hello-world", more)).await.unwrap();
@@ -153,7 +155,7 @@ async fn an_issue_is_created_as_it_was_written() {
         created,
         json!({ "number": 251, "url": "https://github.com/octocat/hello-world/issues/251", "left_out": ["label `forbidden`"] })
     );
-    // What was sent to a repository that moved arrives, too.
+    // A POST to a moved repository arrives, too.
     assert_eq!(
         hub.call("github_create_issue", with("moved", json!({ "title": "x" }))).await.unwrap()["number"],
         251
@@ -163,7 +165,7 @@ async fn an_issue_is_created_as_it_was_written() {
 
 #[tokio::test]
 async fn each_refusal_says_what_it_is_and_what_to_do() {
-    let github = GitHub::open();
+    let github = FakeGithub::open();
     let hub = hub(&github, |_| {});
     let mut said = Vec::new();
     for repository in [
@@ -194,7 +196,7 @@ async fn each_refusal_says_what_it_is_and_what_to_do() {
 
 #[tokio::test]
 async fn what_cannot_be_is_refused_before_anyone_is_asked() {
-    let github = GitHub::open();
+    let github = FakeGithub::open();
     let hub =
         hub(&github, |config| config.repositories = vec!["octocat/*".to_owned(), "acme/site".to_owned()]);
     let mut said = Vec::new();
@@ -225,7 +227,7 @@ async fn what_cannot_be_is_refused_before_anyone_is_asked() {
 
 #[tokio::test]
 async fn without_a_good_token_the_user_is_told_which() {
-    let github = GitHub::open();
+    let github = FakeGithub::open();
     let old = hub(&github, |config| config.token = "secret:OLD_TOKEN".parse().unwrap());
     let missing = hub(&github, |config| config.token = "secret:NO_TOKEN".parse().unwrap());
     let said = [
@@ -236,6 +238,6 @@ async fn without_a_good_token_the_user_is_told_which() {
     denied: GitHub does not accept the token
       tell the user: it may have expired; a new one is set with `portcullis secrets set OLD_TOKEN`
     denied: no secret is named `NO_TOKEN`; `portcullis secrets list` shows which exist
-      `portcullis secrets grant` lets a person say where a secret may go
+      an administrator can allow a host for the secret with `portcullis secrets grant`
     ");
 }

@@ -1,5 +1,5 @@
-//! Everything that goes out, against corpora of hostile addresses, names and redirects: no canary is reached, and every page
-//! that should be is. The client itself, `web_fetch`, and the feeds of calendars.
+//! SSRF: all outbound requests against corpora of hostile addresses, names and redirects. No canary is
+//! reached, and every public page is. Covers the client itself, `web_fetch`, and calendar feeds.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
@@ -9,32 +9,35 @@ use portcullis_core::{
     SystemClock, Target,
 };
 use portcullis_egress::{
-    Egress, EgressSettings, Exception, HiddenAddress, NoSecrets, PerHost, PlainHttp, Timeouts,
+    AllowlistEntry, EgressClient, EgressSettings, EgressTimeouts, HostRateLimit, NoSecrets, PlainHttp,
+    SecretUrl,
 };
-use portcullis_testkit::world::{
-    CANARY_PORT, Mistake, Schemes, Score, Weak, World, authority, inside, score,
+use portcullis_testkit::canary_network::{
+    CANARY_PORT, CanaryNetwork, EgressScore, SsrfMistake, UrlSchemes, WeakClient, authority, inside, score,
 };
-use portcullis_tools::{CalendarConfig, CalendarPlace, CalendarSource, ToolsConfig, WebConfig};
+use portcullis_tools::{CalendarConfig, CalendarLocation, CalendarSource, ToolsConfig, WebConfig};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A way out.
-enum Way {
-    Client(Arc<Egress>),
+/// An outbound client.
+enum EgressRoute {
+    Client(Arc<EgressClient>),
     Page { gate: Gate, _folder: tempfile::TempDir },
-    Calendar(Arc<Egress>, tempfile::TempDir),
-    Weak(Weak),
+    Calendar(Arc<EgressClient>, tempfile::TempDir),
+    Weak(WeakClient),
 }
 
-fn egress(world: &World, exceptions: Vec<Exception>) -> Arc<Egress> {
+fn egress(world: &CanaryNetwork, exceptions: Vec<AllowlistEntry>) -> Arc<EgressClient> {
     let settings = EgressSettings {
         exceptions,
-        per_host: PerHost { per_minute: 1_000_000, burst: 1_000_000 },
-        timeouts: Timeouts { resolve: Duration::from_millis(500), ..Timeouts::default() },
+        per_host: HostRateLimit { per_minute: 1_000_000, burst: 1_000_000 },
+        timeouts: EgressTimeouts { resolve: Duration::from_millis(500), ..EgressTimeouts::default() },
         extra_roots: vec![authority()],
     };
-    Arc::new(Egress::new(settings, world.names.clone(), Arc::new(NoSecrets), Arc::new(SystemClock)).unwrap())
+    Arc::new(
+        EgressClient::new(settings, world.names.clone(), Arc::new(NoSecrets), Arc::new(SystemClock)).unwrap(),
+    )
 }
 
 fn gate(folder: &tempfile::TempDir, change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> Gate {
@@ -55,8 +58,8 @@ async fn call(gate: &Gate, tool: &str, arguments: Value) -> Result<Value, String
     }
 }
 
-impl Way {
-    fn page(egress: Arc<Egress>) -> Way {
+impl EgressRoute {
+    fn page(egress: Arc<EgressClient>) -> EgressRoute {
         let folder = tempfile::tempdir().unwrap();
         // With http:// allowed, here and below, because nearly all of the addresses have it.
         let web = WebConfig {
@@ -69,28 +72,30 @@ impl Way {
             deny: Vec::new(),
         };
         let gate = gate(&folder, |local| ToolsConfig { web: Some(web), ..local });
-        Way::Page { gate, _folder: folder }
+        EgressRoute::Page { gate, _folder: folder }
     }
 
-    fn calendar(egress: Arc<Egress>) -> Way {
-        Way::Calendar(egress, tempfile::tempdir().unwrap())
+    fn calendar(egress: Arc<EgressClient>) -> EgressRoute {
+        EgressRoute::Calendar(egress, tempfile::tempdir().unwrap())
     }
 
-    /// Returns whether there was an answer, of whatever kind.
+    /// Returns whether there was any response.
     async fn reaches(&self, url: &str) -> bool {
-        // Whoever got so far as to read a status or a page has been there.
+        // A request that got a status or a page has reached its target.
         let was_there =
             |problem: &str| problem.contains(" answered ") || problem.contains("which is not text");
         match self {
-            Way::Client(egress) => egress.get(url).plain_http(PlainHttp::Allowed).send().await.is_ok(),
-            Way::Weak(weak) => weak.fetch(url).await.is_some(),
-            Way::Page { gate, .. } => match call(gate, "web_fetch", json!({ "url": url })).await {
+            EgressRoute::Client(egress) => {
+                egress.get(url).plain_http(PlainHttp::Allowed).send().await.is_ok()
+            }
+            EgressRoute::Weak(weak) => weak.fetch(url).await.is_some(),
+            EgressRoute::Page { gate, .. } => match call(gate, "web_fetch", json!({ "url": url })).await {
                 Ok(_) => true,
                 Err(problem) => was_there(&problem),
             },
-            Way::Calendar(egress, folder) => {
-                let address = HiddenAddress::Given(Secret::new(url.to_owned()));
-                let place = CalendarPlace::Address { address, plain_http: PlainHttp::Allowed };
+            EgressRoute::Calendar(egress, folder) => {
+                let address = SecretUrl::Given(Secret::new(url.to_owned()));
+                let place = CalendarLocation::Address { address, plain_http: PlainHttp::Allowed };
                 let calendars = CalendarConfig {
                     egress: egress.clone(),
                     clock: Arc::new(SystemClock),
@@ -110,14 +115,14 @@ impl Way {
     }
 }
 
-async fn tried(world: &World, way: &Way) -> Score {
-    score(world, &world.cases(Schemes::AsTheyAre), async |url| way.reaches(url).await).await
+async fn tried(world: &CanaryNetwork, way: &EgressRoute) -> EgressScore {
+    score(world, &world.cases(UrlSchemes::AsTheyAre), async |url| way.reaches(url).await).await
 }
 
-fn in_a_world(name: &str, test: impl AsyncFnOnce(World)) {
+fn in_a_world(name: &str, test: impl AsyncFnOnce(CanaryNetwork)) {
     if inside(name) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async { test(World::open().await).await });
+        runtime.block_on(async { test(CanaryNetwork::open().await).await });
     }
 }
 
@@ -126,19 +131,23 @@ fn no_canary_is_reached() {
     in_a_world("no_canary_is_reached", async |world| {
         let egress = egress(&world, Vec::new());
         let ways = [
-            ("the client", Way::Client(egress.clone())),
-            ("web_fetch", Way::page(egress.clone())),
-            ("calendars", Way::calendar(egress)),
+            ("the client", EgressRoute::Client(egress.clone())),
+            ("web_fetch", EgressRoute::page(egress.clone())),
+            ("calendars", EgressRoute::calendar(egress)),
         ];
         for (name, way) in &ways {
             let ours = tried(&world, way).await;
             eprintln!("figure: {name}: {} cases, {} connections to canaries", ours.cases, ours.hits);
-            assert_eq!(ours, Score { cases: ours.cases, ..Score::default() }, "{name}");
+            assert_eq!(ours, EgressScore { cases: ours.cases, ..EgressScore::default() }, "{name}");
         }
-        for mistake in
-            [Mistake::FewRanges, Mistake::ResolvesAgain, Mistake::LooksAtOneAddress, Mistake::FollowsBlindly]
-        {
-            let weak = tried(&world, &Way::Weak(Weak { mistake, names: world.names.clone() })).await;
+        for mistake in [
+            SsrfMistake::FewRanges,
+            SsrfMistake::ResolvesAgain,
+            SsrfMistake::LooksAtOneAddress,
+            SsrfMistake::FollowsBlindly,
+        ] {
+            let weak =
+                tried(&world, &EgressRoute::Weak(WeakClient { mistake, names: world.names.clone() })).await;
             eprintln!("figure: {mistake:?}: {} connections to canaries", weak.hits);
             assert!(weak.hits > 0, "{mistake:?}: the same test notices");
         }
@@ -153,23 +162,30 @@ fn a_public_page_cannot_send_us_to_an_exception() {
         let from_outside = format!("http://public.test/go/{inside}");
         let by_two = format!("http://public.test/go/http://public.test/go/{inside}");
         let egress = egress(&world, vec![place.parse().unwrap()]);
-        for way in [Way::Client(egress.clone()), Way::page(egress.clone()), Way::calendar(egress)] {
-            // A person made it reachable, so that it is reached when it is asked for.
+        for way in [
+            EgressRoute::Client(egress.clone()),
+            EgressRoute::page(egress.clone()),
+            EgressRoute::calendar(egress),
+        ] {
+            // On the allowlist, so a direct request reaches it.
             assert!(way.reaches(&inside).await);
             assert_eq!(world.hits().await.len(), 1);
-            // Who is inside may send on, within and out.
+            // An allowlisted host may redirect, within and out.
             assert!(way.reaches(&format!("http://{place}/go/{inside}")).await);
             assert!(way.reaches(&format!("http://{place}/go/http://public.test/")).await);
             assert_eq!(world.hits().await.len(), 3);
-            // A stranger may not, directly or by a detour, however it is written.
+            // A third party may not redirect to it, directly or indirectly, in any spelling.
             for url in [&from_outside, &by_two, &from_outside.replace("127.0.0.1", "0x7f.1")] {
                 assert!(!way.reaches(url).await, "{url}");
             }
-            // Nor may one who was inside and went out.
+            // Nor after a redirect that left the allowlisted host.
             assert!(!way.reaches(&format!("http://{place}/go/{from_outside}")).await);
             assert_eq!(world.hits().await.len(), 1, "the one that sent us out");
         }
-        let weak = Way::Weak(Weak { mistake: Mistake::FollowsBlindly, names: world.names.clone() });
+        let weak = EgressRoute::Weak(WeakClient {
+            mistake: SsrfMistake::FollowsBlindly,
+            names: world.names.clone(),
+        });
         weak.reaches(&from_outside).await;
         assert!(!world.hits().await.is_empty(), "the same test notices");
     });

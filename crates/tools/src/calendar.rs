@@ -1,34 +1,34 @@
-//! Calendars: what takes place, and when.
+//! `calendar_read`: upcoming events from iCalendar feeds.
 //!
-//! A calendar is an iCalendar file (RFC 5545) behind a private link, or on disk. What is in it was written by whoever sends
-//! invitations: titles and places are data, and rules of recurrence are paid for from a budget.
+//! A calendar is an iCalendar file (RFC 5545) behind a private link or on disk. Anyone who sends an invitation
+//! writes into it, so titles and places are untrusted data, and recurrence rules are expanded within a budget.
 
+mod calendar_time;
+mod calendar_zones;
+mod content_lines;
 mod event;
 mod feed;
-mod lines;
-mod recur;
-mod rule;
+mod rrule;
+mod rrule_expansion;
 mod series;
 #[cfg(test)]
 mod tests;
-mod when;
-mod windows;
-mod zone;
+mod windows_zones;
 
-use event::Status;
-use feed::{Asked, Feed};
+use event::EventStatus;
+use feed::{CalendarFeed, FeedResult};
 use futures::future::join_all;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use portcullis_core::json::printable;
 use portcullis_core::{
-    CallCtx, Clock, Effect, Example, Family, Json, Label, Limits, Reach, ToolError, ToolSpec,
+    CallCtx, CallLimits, Clock, Effect, Example, Family, Json, Label, Reach, ToolError, ToolSpec,
 };
-use portcullis_egress::{Egress, HiddenAddress, PlainHttp};
-use recur::Budget;
+use portcullis_egress::{EgressClient, PlainHttp, SecretUrl};
+use rrule_expansion::ExpansionBudget;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use series::{Instance, Window};
+use series::{EventInstance, TimeWindow};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,16 +43,16 @@ const READ: ToolSpec = ToolSpec {
                   that cannot be read is named in `problems`, beside the events of the others.",
     effect: Effect::Read,
     reach: Reach::Outside,
-    // All calendars are asked at the same time, and the client gives up after 25 s.
-    limits: Limits { deadline_ms: 60_000, ..Limits::DEFAULT },
+    // All calendars are fetched concurrently, and the HTTP client times out after 25 s.
+    limits: CallLimits { deadline_ms: 60_000, ..CallLimits::DEFAULT },
     example: Example { what: "See the week ahead", arguments: r#"{"days": 7}"# },
 };
 
 const DAYS_DEFAULT: u16 = 7;
 const DAYS_MAX: u16 = 366;
-/// More than anyone reads; the answer says how many are left out.
+/// More than a model reads; the result says how many are left out.
 const EVENTS_TOLD_MAX: usize = 500;
-/// Calendars that are read through at the same time.
+/// Calendars that are parsed concurrently.
 const READINGS_MAX: usize = 2;
 
 #[derive(Deserialize, JsonSchema)]
@@ -73,7 +73,7 @@ fn days_default() -> u16 {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Calendars {
+struct CalendarAgenda {
     /// From when on: now.
     from: String,
     /// Up to when.
@@ -81,15 +81,15 @@ struct Calendars {
     /// Time zone in which times are told.
     timezone: String,
     /// What takes place, in order. Written by strangers.
-    events: Vec<ToldEvent>,
+    events: Vec<AgendaEvent>,
     /// How many more there are than are told; ask for fewer days.
     left_out: usize,
     /// Calendars that could not be read, or not in full.
-    problems: Vec<ToldProblem>,
+    problems: Vec<AgendaProblem>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct ToldEvent {
+struct AgendaEvent {
     /// What it is called.
     title: String,
     /// When it begins: a time, or a day if it takes whole days.
@@ -109,7 +109,7 @@ struct ToldEvent {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct ToldProblem {
+struct AgendaProblem {
     /// Which calendar it is about.
     calendar: String,
     /// What is wrong.
@@ -120,10 +120,10 @@ struct ToldProblem {
     shown_as_of: Option<String>,
 }
 
-/// Where a calendar is.
+/// Where a calendar is stored.
 #[derive(Debug, Clone)]
-pub enum CalendarPlace {
-    Address { address: HiddenAddress, plain_http: PlainHttp },
+pub enum CalendarLocation {
+    Address { address: SecretUrl, plain_http: PlainHttp },
     File(PathBuf),
 }
 
@@ -131,15 +131,15 @@ pub enum CalendarPlace {
 #[derive(Debug, Clone)]
 pub struct CalendarSource {
     pub name: String,
-    pub place: CalendarPlace,
+    pub place: CalendarLocation,
 }
 
-/// How calendars are read.
+/// Configuration of the calendar tool.
 #[derive(Clone)]
 pub struct CalendarConfig {
-    pub egress: Arc<Egress>,
+    pub egress: Arc<EgressClient>,
     pub clock: Arc<dyn Clock>,
-    /// Returns the time zone in which times are told, and in which times without one are meant.
+    /// Returns the time zone of the output, and of times without a zone.
     pub zone: Arc<dyn Fn() -> TimeZone + Send + Sync>,
     pub calendars: Vec<CalendarSource>,
 }
@@ -150,40 +150,44 @@ impl fmt::Debug for CalendarConfig {
     }
 }
 
-struct Reader {
+struct CalendarReader {
     config: CalendarConfig,
-    feeds: Vec<Arc<Feed>>,
+    feeds: Vec<Arc<CalendarFeed>>,
     readings: Semaphore,
 }
 
 pub(crate) fn family(config: &CalendarConfig) -> Family {
     let feeds = config.calendars.iter().cloned();
-    let reader = Arc::new(Reader {
-        feeds: feeds.map(|source| Arc::new(Feed::new(source.name, source.place))).collect(),
+    let reader = Arc::new(CalendarReader {
+        feeds: feeds.map(|source| Arc::new(CalendarFeed::new(source.name, source.place))).collect(),
         readings: Semaphore::new(READINGS_MAX),
         config: config.clone(),
     });
-    // Whoever sends an invitation writes into it.
+    // Anyone who sends an invitation writes into it.
     Family::new("calendar").tool(READ, &reader, read).labelled(&[Label::Private, Label::Untrusted])
 }
 
-async fn read(reader: Arc<Reader>, args: ReadArgs, ctx: CallCtx) -> Result<Json<Calendars>, ToolError> {
+async fn read(
+    reader: Arc<CalendarReader>,
+    args: ReadArgs,
+    ctx: CallCtx,
+) -> Result<Json<CalendarAgenda>, ToolError> {
     if args.days == 0 || args.days > DAYS_MAX {
-        let told = format!("invalid arguments: `days` is {}, expected 1 to {DAYS_MAX}", args.days);
-        return Err(ToolError::invalid_args(told));
+        let message = format!("invalid arguments: `days` is {}, expected 1 to {DAYS_MAX}", args.days);
+        return Err(ToolError::invalid_args(message));
     }
     let feeds = reader.chosen(args.calendar.as_deref())?;
     let home = (reader.config.zone)();
     let now = Timestamp::try_from(reader.config.clock.now()).map_err(ToolError::internal)?;
-    // By the calendar: a day on which clocks change is one day too.
+    // Calendar days, so that a day with a clock change is one day too.
     let from = now.to_zoned(home.clone());
     let to = from.checked_add(jiff::Span::new().days(args.days)).map_err(ToolError::internal)?;
-    let window = Window { from: now, to: to.timestamp() };
+    let window = TimeWindow { from: now, to: to.timestamp() };
     let asking = feeds.iter().map(|feed| async {
         let asked = feed.ask(&reader.config.egress, &*reader.config.clock, &ctx).await;
         reader.found(feed.clone(), asked, window, &home).await
     });
-    let mut events: Vec<(Timestamp, ToldEvent)> = Vec::new();
+    let mut events: Vec<(Timestamp, AgendaEvent)> = Vec::new();
     let mut problems = Vec::new();
     for found in join_all(asking).await {
         let found = found?;
@@ -193,13 +197,13 @@ async fn read(reader: Arc<Reader>, args: ReadArgs, ctx: CallCtx) -> Result<Json<
     if ctx.cancel.is_cancelled() {
         return Err(ToolError::cancelled());
     }
-    // Stable, so that calendars keep their order where times are the same.
+    // A stable sort, so that calendars keep their order at equal times.
     events.sort_by_key(|(at, _)| *at);
     let left_out = events.len().saturating_sub(EVENTS_TOLD_MAX);
     events.truncate(EVENTS_TOLD_MAX);
-    Ok(Json(Calendars {
-        from: told_time(&from),
-        until: told_time(&to),
+    Ok(Json(CalendarAgenda {
+        from: format_time(&from),
+        until: format_time(&to),
         timezone: home.iana_name().unwrap_or("UTC").to_owned(),
         events: events.into_iter().map(|(_, event)| event).collect(),
         left_out,
@@ -207,17 +211,17 @@ async fn read(reader: Arc<Reader>, args: ReadArgs, ctx: CallCtx) -> Result<Json<
     }))
 }
 
-/// What one calendar has for a window.
+/// The events of one calendar in a window.
 #[derive(Debug, Default)]
-struct Found {
-    events: Vec<(Timestamp, ToldEvent)>,
-    problems: Vec<ToldProblem>,
+struct CalendarEvents {
+    events: Vec<(Timestamp, AgendaEvent)>,
+    problems: Vec<AgendaProblem>,
 }
 
-impl Reader {
-    fn chosen(&self, name: Option<&str>) -> Result<Vec<Arc<Feed>>, ToolError> {
+impl CalendarReader {
+    fn chosen(&self, name: Option<&str>) -> Result<Vec<Arc<CalendarFeed>>, ToolError> {
         let Some(name) = name else { return Ok(self.feeds.clone()) };
-        let is_named = |feed: &&Arc<Feed>| feed.name.to_lowercase() == name.trim().to_lowercase();
+        let is_named = |feed: &&Arc<CalendarFeed>| feed.name.to_lowercase() == name.trim().to_lowercase();
         match self.feeds.iter().find(is_named) {
             Some(feed) => Ok(vec![feed.clone()]),
             None => {
@@ -228,26 +232,26 @@ impl Reader {
         }
     }
 
-    /// Reads one calendar through, on a thread that may take a while.
+    /// Parses one calendar, on a blocking thread.
     async fn found(
         &self,
-        feed: Arc<Feed>,
-        asked: Asked,
-        window: Window,
+        feed: Arc<CalendarFeed>,
+        asked: FeedResult,
+        window: TimeWindow,
         home: &TimeZone,
-    ) -> Result<Found, ToolError> {
-        let mut found = Found::default();
+    ) -> Result<CalendarEvents, ToolError> {
+        let mut found = CalendarEvents::default();
         let seen = asked
             .copy
             .as_ref()
             .and_then(|copy| Timestamp::from_second(copy.seen.as_secs().try_into().ok()?).ok());
         if let Some(problem) = asked.problem {
             if let Some(source) = &problem.source {
-                tracing::warn!(calendar = feed.name, error = %source, "A calendar could not be read.");
+                tracing::warn!(calendar = feed.name, error = %source, "calendar could not be read");
             }
-            let shown_as_of = seen.map(|seen| told_time(&seen.to_zoned(home.clone())));
+            let shown_as_of = seen.map(|seen| format_time(&seen.to_zoned(home.clone())));
             let (calendar, advice) = (feed.name.clone(), problem.hints);
-            found.problems.push(ToldProblem { calendar, problem: problem.message, advice, shown_as_of });
+            found.problems.push(AgendaProblem { calendar, problem: problem.message, advice, shown_as_of });
         }
         let Some(copy) = asked.copy else { return Ok(found) };
         let _permit = self.readings.acquire().await.map_err(ToolError::internal)?;
@@ -257,7 +261,7 @@ impl Reader {
             found.events = events;
             if let Some((problem, advice)) = problem {
                 let (calendar, advice) = (feed.name.clone(), vec![advice.to_owned()]);
-                found.problems.push(ToldProblem { calendar, problem, advice, shown_as_of: None });
+                found.problems.push(AgendaProblem { calendar, problem, advice, shown_as_of: None });
             }
             found
         });
@@ -265,15 +269,15 @@ impl Reader {
     }
 }
 
-type Problem = Option<(String, &'static str)>;
+type FeedProblem = Option<(String, &'static str)>;
 
-/// Returns the events of a calendar within a window, and what was wrong with it.
+/// Returns the events of a calendar in a window, and a problem if there is one.
 fn events_of(
     text: &str,
-    window: Window,
+    window: TimeWindow,
     home: &TimeZone,
     calendar: &str,
-) -> (Vec<(Timestamp, ToldEvent)>, Problem) {
+) -> (Vec<(Timestamp, AgendaEvent)>, FeedProblem) {
     let Some(contents) = event::read(text, home) else {
         let problem = "what is there is not a calendar".to_owned();
         return (
@@ -281,10 +285,13 @@ fn events_of(
             Some((problem, "tell the user: the link should lead to an iCalendar file (.ics)")),
         );
     };
-    let mut budget = Budget::new(recur::STEPS_MAX);
+    let mut budget = ExpansionBudget::new(rrule_expansion::STEPS_MAX);
     let found = series::instances(&contents.events, window, home, &mut budget);
-    let events =
-        found.instances.iter().map(|instance| (instance.at, told(instance, home, calendar))).collect();
+    let events = found
+        .instances
+        .iter()
+        .map(|instance| (instance.at, agenda_event(instance, home, calendar)))
+        .collect();
     let problem = if found.cut || contents.cut {
         let problem =
             "it has more events, or more intricate ones, than are read; some are missing".to_owned();
@@ -298,7 +305,7 @@ fn events_of(
     (events, problem)
 }
 
-fn told(instance: &Instance<'_>, home: &TimeZone, calendar: &str) -> ToldEvent {
+fn agenda_event(instance: &EventInstance<'_>, home: &TimeZone, calendar: &str) -> AgendaEvent {
     let event = instance.event;
     let all_day = instance.start.is_day();
     let (start, end) = if all_day {
@@ -306,25 +313,25 @@ fn told(instance: &Instance<'_>, home: &TimeZone, calendar: &str) -> ToldEvent {
         (instance.start.wall.date().to_string(), last.date().to_string())
     } else {
         let ends = instance.end.instant(home).unwrap_or(instance.at);
-        (told_time(&instance.at.to_zoned(home.clone())), told_time(&ends.to_zoned(home.clone())))
+        (format_time(&instance.at.to_zoned(home.clone())), format_time(&ends.to_zoned(home.clone())))
     };
-    ToldEvent {
+    AgendaEvent {
         title: event.title.clone(),
         start,
         end,
         all_day,
         location: event.location.clone(),
         description: event.description.clone(),
-        status: if event.status == Status::Tentative { "tentative" } else { "confirmed" },
+        status: if event.status == EventStatus::Tentative { "tentative" } else { "confirmed" },
         calendar: calendar.to_owned(),
     }
 }
 
-fn told_time(at: &jiff::Zoned) -> String {
+fn format_time(at: &jiff::Zoned) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }
 
-/// Returns whether a name can be that of a calendar.
+/// Returns whether a name is valid for a calendar.
 pub fn is_calendar_name(name: &str) -> bool {
     (1..=64).contains(&name.chars().count()) && name.trim() == name && printable(name) == name
 }

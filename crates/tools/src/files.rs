@@ -1,11 +1,11 @@
-//! Reading and writing files from a runtime.
+//! Async file access within a root.
 
 use portcullis_core::root::{RootError, RootedPath};
 use portcullis_core::{Root, ToolError};
 
-/// The largest file that is read or written in one call: as much text as any model takes in.
+/// The largest file for one call: as much text as models accept.
 pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
-/// Up to here a file is read where the call runs. Handing it to another thread takes longer than reading it.
+/// Smaller files are read inline, because moving the read to another thread takes longer.
 const INLINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Returns the contents of a file.
@@ -17,7 +17,7 @@ pub(crate) async fn read(root: &Root, path: &RootedPath) -> Result<Vec<u8>, Root
     blocking(move || file.read(FILE_BYTES_MAX)).await
 }
 
-/// Runs what blocks on a thread that may. A write waits for the disk, so every write comes this way.
+/// Runs blocking work on a blocking thread. Every write goes through it, because writes call fsync.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, RootError> + Send + 'static,
 ) -> Result<T, RootError> {
@@ -25,7 +25,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.unwrap_or_else(|error| Err(RootError::Io(std::io::Error::other(error))))
 }
 
-/// Returns the contents as text, which is all that a tool returns.
+/// Returns the content as UTF-8 text.
 pub(crate) fn text(path: &RootedPath, content: Vec<u8>) -> Result<String, ToolError> {
     String::from_utf8(content).map_err(|error| {
         let bytes = error.as_bytes().len();
@@ -36,7 +36,7 @@ pub(crate) fn text(path: &RootedPath, content: Vec<u8>) -> Result<String, ToolEr
     })
 }
 
-/// Refuses content that could not be read again.
+/// Refuses content over the read limit.
 pub(crate) fn check_size(content: &str) -> Result<(), ToolError> {
     if content.len() <= FILE_BYTES_MAX {
         return Ok(());
@@ -45,11 +45,11 @@ pub(crate) fn check_size(content: &str) -> Result<(), ToolError> {
     Err(error.hint("split it into several files"))
 }
 
-/// Removes what a crash left behind. Nobody waits for it, so a failure is only worth a line in the log.
+/// Removes temporary files of interrupted writes. A failure is only logged.
 pub(crate) fn tidy(root: &Root) {
     match root.sweep() {
         Ok(0) => {}
-        Ok(count) => tracing::info!(count, "Removed what unfinished writes left in the workspace."),
-        Err(error) => tracing::warn!(%error, "Could not look for unfinished writes in the workspace."),
+        Ok(count) => tracing::info!(count, "removed temporary files of unfinished writes"),
+        Err(error) => tracing::warn!(%error, "could not look for unfinished writes"),
     }
 }

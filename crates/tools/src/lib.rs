@@ -1,4 +1,4 @@
-//! The native tools, one file per family.
+//! The native tools, one module per family.
 
 mod calendar;
 mod files;
@@ -13,11 +13,11 @@ mod watch;
 mod web;
 mod workspace;
 
-pub use calendar::{CalendarConfig, CalendarPlace, CalendarSource, is_calendar_name};
+pub use calendar::{CalendarConfig, CalendarLocation, CalendarSource, is_calendar_name};
 pub use github::{GithubConfig, is_repository_pattern};
-pub use scripts::{Checked, DeskError, ScriptDesk, ScriptsConfig};
+pub use scripts::{ScriptCheckError, ScriptCheckReport, ScriptChecker, ScriptsConfig};
 pub use vault::{
-    Author, GitProblem, RemoteAddress, SyncConfig, SyncTimes, VaultConfig, find_git, look_at_repository,
+    CommitAuthor, GitError, RemoteAddress, SyncConfig, SyncTimes, VaultConfig, find_git, look_at_repository,
 };
 pub use web::WebConfig;
 
@@ -26,33 +26,33 @@ use std::path::PathBuf;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// What the families need to know.
+/// Configuration of the families. A family without configuration is not registered.
 #[derive(Debug, Clone)]
 pub struct ToolsConfig {
-    /// The folder of `workspace_*` and `memory_*`, made where it does not exist.
+    /// The directory of `workspace_*` and `memory_*`, created if missing.
     pub workspace_root: PathBuf,
-    /// The folder of prompts. Where it does not exist there are none, until it does.
+    /// The directory of prompts. It may be missing, and is picked up when it appears.
     pub prompts_dir: PathBuf,
     /// Whether there are `workspace_*` tools.
     pub workspace: bool,
     /// Whether there are `memory_*` tools.
     pub memory: bool,
-    /// Where the vault is; where this is missing there are no `vault_*` tools.
+    /// For `vault_*`.
     pub vault: Option<VaultConfig>,
-    /// How `web_fetch` works; where this is missing there is no such tool.
+    /// For `web_fetch`.
     pub web: Option<WebConfig>,
-    /// Where calendars are; where this is missing there is no `calendar_read`.
+    /// For `calendar_read`.
     pub calendars: Option<CalendarConfig>,
-    /// How GitHub is used; where this is missing there are no `github_*` tools.
+    /// For `github_*`.
     pub github: Option<GithubConfig>,
-    /// How scripts run; where this is missing there are no `script_*` tools.
+    /// For `script_*`.
     pub scripts: Option<ScriptsConfig>,
 }
 
 impl ToolsConfig {
-    /// Lets scripts use the client that others use already.
+    /// Lets scripts share an existing egress client.
     #[must_use]
-    pub fn with_egress(mut self, egress: &std::sync::Arc<portcullis_egress::Egress>) -> ToolsConfig {
+    pub fn with_egress(mut self, egress: &std::sync::Arc<portcullis_egress::EgressClient>) -> ToolsConfig {
         if let Some(scripts) = &mut self.scripts {
             let egress = egress.clone();
             scripts.egress = std::sync::Arc::new(move || Ok(egress.clone()));
@@ -60,7 +60,7 @@ impl ToolsConfig {
         self
     }
 
-    /// The families that need nothing from outside.
+    /// The families that need no network.
     pub fn local(workspace_root: PathBuf, prompts_dir: PathBuf) -> ToolsConfig {
         ToolsConfig {
             workspace_root,
@@ -76,7 +76,7 @@ impl ToolsConfig {
     }
 }
 
-/// Adds every family, in the order in which tools are listed. This is the one list.
+/// Registers every family, in the order in which tools are listed. This is the only list.
 pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
     let root = Root::create(&config.workspace_root)
         .map_err(|error| format!("the workspace `{}`: {error}", config.workspace_root.display()))?;
@@ -110,13 +110,13 @@ pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Hub;
+    use crate::testing::ToolsFixture;
     use portcullis_core::{Gate, Output, Target, ToolDef};
     use serde_json::Value;
 
     #[test]
     fn tools_are_listed_in_order() {
-        let hub = Hub::new();
+        let hub = ToolsFixture::new();
         let tools = hub.gate.tools(&hub.caller()).unwrap();
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
         assert_eq!(
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn every_tool_is_described_for_a_model() {
-        let hub = web::Site::open(|_| web::html("")).hub();
+        let hub = web::WebFixtureSite::open(|_| web::html("")).hub();
         for tool in hub.gate.tools(&hub.caller()).unwrap() {
             let name = &tool.name;
             let schema = &tool.input_schema;
@@ -149,14 +149,14 @@ mod tests {
 
     #[tokio::test]
     async fn every_example_works() {
-        let site = web::Site::open(|_| web::html("<title>Example</title><p>A page"));
+        let site = web::WebFixtureSite::open(|_| web::html("<title>Example</title><p>A page"));
         let hub = site.hub();
         let mut tools = hub.gate.tools(&hub.caller()).unwrap();
-        // What is written by one example is read by another.
+        // Writing examples run first, because others read what they write.
         tools.sort_by_key(|tool| !tool.effect.has_side_effects());
         for tool in tools {
             let example = tool.example.unwrap();
-            // An example of the web goes to a page on this machine instead.
+            // A web example goes to a local page instead.
             let arguments = example.arguments.replace("https://example.com/", &site.url("/"));
             let arguments = serde_json::from_str(&arguments).unwrap();
             match hub.call(Target::Tool(tool.name.clone()), arguments).await {

@@ -1,10 +1,10 @@
-//! What an assistant remembers: a few files of the workspace under short names.
+//! `memory_*`: an assistant's long-term memory, in a few workspace files with short names.
 
 use crate::files;
 use portcullis_core::root::{RootError, RootedPath};
 use portcullis_core::{
-    CallCtx, Content, Effect, Example, Family, Label, Limits, Reach, Root, Said, ToolError, ToolOutput,
-    ToolSpec,
+    CallCtx, CallLimits, Content, Effect, Example, Family, Label, Reach, Root, SummaryWithData, ToolError,
+    ToolOutput, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ const READ: ToolSpec = ToolSpec {
                   A file that nobody has written yet is empty, which is not an error.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example { what: "Read the long-term memory", arguments: "{}" },
 };
 
@@ -28,7 +28,7 @@ const WRITE: ToolSpec = ToolSpec {
                   without, it takes the place of all that is there.",
     effect: Effect::Write,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example {
         what: "Remember a preference",
         arguments: r#"{"content": "- Prefers short answers", "append": true}"#,
@@ -36,7 +36,7 @@ const WRITE: ToolSpec = ToolSpec {
 };
 
 const LONG_TERM: &str = "MEMORY.md";
-/// The files that lie in the workspace itself, with the other names they go by.
+/// The files at the top of the workspace, with their aliases.
 const NAMED: [(&str, &str); 3] = [("long-term", LONG_TERM), ("soul", "SOUL.md"), ("user-profile", "USER.md")];
 /// The folder of all others, one file per day or topic.
 const FOLDER: &str = "memory/";
@@ -90,16 +90,20 @@ async fn read(memory: Arc<Memory>, args: ReadArgs, _: CallCtx) -> Result<ToolOut
     match files::read(&memory.root, &path).await {
         Ok(content) => Ok(ToolOutput::text(files::text(&path, content)?)),
         Err(RootError::NotFound) => {
-            // The text alone would not tell an empty file from none.
+            // The text alone would not distinguish an empty file from a missing one.
             let mut output = ToolOutput::text("");
             output.content.push(Content::text(format!("{path} does not exist yet, so it is empty.")));
             Ok(output)
         }
-        Err(error) => Err(told(error, &args.file)),
+        Err(error) => Err(memory_file_error(error, &args.file)),
     }
 }
 
-async fn write(memory: Arc<Memory>, args: WriteArgs, _: CallCtx) -> Result<Said<WriteFacts>, ToolError> {
+async fn write(
+    memory: Arc<Memory>,
+    args: WriteArgs,
+    _: CallCtx,
+) -> Result<SummaryWithData<WriteFacts>, ToolError> {
     files::check_size(&args.content)?;
     let path = file_named(&args.file)?;
     let (root, target, bytes) = (memory.root.clone(), path.clone(), args.content.len());
@@ -107,15 +111,15 @@ async fn write(memory: Arc<Memory>, args: WriteArgs, _: CallCtx) -> Result<Said<
         true => root.update(&target, files::FILE_BYTES_MAX, |former| joined(former, &args.content)),
         false => root.write(&target, args.content.as_bytes()),
     });
-    done.await.map_err(|error| told(error, &args.file))?;
+    done.await.map_err(|error| memory_file_error(error, &args.file))?;
     let did = if args.append { "Appended" } else { "Wrote" };
-    Ok(Said {
+    Ok(SummaryWithData {
         sentence: format!("{did} {bytes} bytes to {path}"),
         facts: WriteFacts { file: path.to_string(), bytes, appended: args.append },
     })
 }
 
-/// Returns both texts, the second beginning on a line of its own.
+/// Joins both texts with a line break.
 fn joined(former: Option<Vec<u8>>, addition: &str) -> Vec<u8> {
     let mut content = former.unwrap_or_default();
     if content.last().is_some_and(|last| *last != b'\n') {
@@ -125,9 +129,9 @@ fn joined(former: Option<Vec<u8>>, addition: &str) -> Vec<u8> {
     content
 }
 
-/// Returns the file that a name stands for. Models know the names of two generations, so both are taken.
+/// Returns the file for a name. Aliases and file names are both accepted, because models use both.
 fn file_named(name: &str) -> Result<RootedPath, ToolError> {
-    let refused = |error: RootError| told(error, name);
+    let refused = |error: RootError| memory_file_error(error, name);
     let given = RootedPath::parse(name).map_err(refused)?;
     let named = NAMED
         .iter()
@@ -149,14 +153,14 @@ fn file_named(name: &str) -> Result<RootedPath, ToolError> {
     RootedPath::parse(&format!("{FOLDER}{topic}{extension}")).map_err(refused)
 }
 
-fn told(error: RootError, name: &str) -> ToolError {
+fn memory_file_error(error: RootError, name: &str) -> ToolError {
     error.into_tool_error("memory", name, "workspace_list")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Hub;
+    use crate::testing::ToolsFixture;
 
     #[test]
     fn names_of_both_generations_are_understood() {
@@ -184,7 +188,7 @@ mod tests {
 
     #[tokio::test]
     async fn memory_is_written_added_to_and_read() {
-        let hub = Hub::new();
+        let hub = ToolsFixture::new();
         insta::assert_snapshot!(hub.check(&[
             r#"memory_read {}"#,
             r#"memory_write {"content": "one"}"#,
@@ -225,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_memory_is_reached() {
-        let hub = Hub::new();
+        let hub = ToolsFixture::new();
         insta::assert_snapshot!(hub.check(&[
             r#"memory_read {"file": "notes/todo.md"}"#,
             r#"memory_write {"file": "../secure/x.md", "content": "x"}"#,

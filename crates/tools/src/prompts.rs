@@ -1,19 +1,19 @@
-//! Prompts from Markdown files in a folder.
+//! MCP prompts from Markdown files in a folder, with live reload.
 //!
-//! The name of the file is the name of the prompt. A front matter in YAML may give it a title, a description and
-//! arguments; `{{name}}` in the text stands for an argument. A file with a mistake is left out, and the log says
-//! why; the other prompts are not affected.
+//! The file name is the prompt's name. YAML front matter may set a title, a description and arguments; `{{name}}` in
+//! the text is replaced with an argument. An invalid file is left out and logged; the other prompts are not
+//! affected.
 
 mod file;
 
-use crate::watch::{Batch, Folders, Watch};
+use crate::watch::{ChangeBatch, FolderWatcher, WatchGuard};
 use arc_swap::ArcSwap;
-use file::Prompt;
+use file::PromptFile;
 use portcullis_core::json::printable;
 use portcullis_core::root::{FileKind, RootError, RootedPath};
 use portcullis_core::{
-    ArgumentInProgress, BoxFuture, CallCtx, Change, Changes, Completion, Content, Family, PromptDef,
-    PromptMessage, PromptOutput, PromptSource, Role, Root, ToolError,
+    BoxFuture, CallCtx, CatalogChange, ChangeNotifier, Completion, CompletionArgument, Content, Family,
+    PromptDef, PromptMessage, PromptOutput, PromptSource, Role, Root, ToolError,
 };
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -21,58 +21,62 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How many prompts a folder may hold; a person chooses from them.
+/// Prompts in a folder; a person chooses from them in a menu.
 const PROMPTS_MAX: usize = 500;
-/// How long a prompt file may be.
+/// Size of a prompt file.
 const FILE_BYTES_MAX: usize = 256 * 1024;
 
-type Loaded = BTreeMap<String, Arc<Prompt>>;
+type PromptTable = BTreeMap<String, Arc<PromptFile>>;
 
 struct Prompts {
-    loaded: Arc<ArcSwap<Loaded>>,
-    /// Ends with the family.
-    _watch: Option<Watch>,
+    loaded: Arc<ArcSwap<PromptTable>>,
+    /// Dropped with the family.
+    _watch: Option<WatchGuard>,
 }
 
-pub(crate) fn family(folder: &Path, changes: Changes) -> Family {
+pub(crate) fn family(folder: &Path, changes: ChangeNotifier) -> Family {
     let loaded = Arc::new(ArcSwap::default());
-    // First the watch, then the look: what changes in between is seen twice rather than never.
+    // The watch starts before the first load, so that no change in between is missed.
     let watch = watch(folder, loaded.clone(), changes)
         .inspect_err(
-            |error| tracing::warn!(%error, "Cannot watch the prompts; changes are seen at the next start."),
+            |error| tracing::warn!(%error, "cannot watch the prompts folder; restart to see changes"),
         )
         .ok();
     loaded.store(Arc::new(load(folder)));
     Family::new("prompts").prompts(Prompts { loaded, _watch: watch })
 }
 
-/// Watches the folder, and the one that holds it: that is where it appears if it does not exist yet.
-fn watch(folder: &Path, loaded: Arc<ArcSwap<Loaded>>, changes: Changes) -> io::Result<Watch> {
+/// Watches the folder and its parent, where the folder appears if it does not exist yet.
+fn watch(
+    folder: &Path,
+    loaded: Arc<ArcSwap<PromptTable>>,
+    changes: ChangeNotifier,
+) -> io::Result<WatchGuard> {
     let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
-        return Err(io::Error::other("the folder of prompts has no name"));
+        return Err(io::Error::other("the prompts folder has no name"));
     };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent }.canonicalize()?;
     let folder = parent.join(name);
-    let mut folders = Folders::new()?;
+    let mut folders = FolderWatcher::new()?;
     folders.add(&parent)?;
     add_if_there(&mut folders, &folder)?;
-    Watch::start("watch-prompts", folders, move |folders, batch| {
-        if !concerns(&batch, &parent, &folder) {
+    WatchGuard::start("watch-prompts", folders, move |folders, batch| {
+        if !affects_folder(&batch, &parent, &folder) {
             return;
         }
-        // The folder itself may be a new one.
+        // The folder may have been replaced.
         if let Err(error) = add_if_there(folders, &folder) {
-            tracing::warn!(%error, "Cannot watch the prompts; changes are seen at the next start.");
+            tracing::warn!(%error, "cannot watch the prompts folder; restart to see changes");
         }
         let now = load(&folder);
         let before = loaded.swap(Arc::new(now.clone()));
         if !definitions(&before).eq(definitions(&now)) {
-            changes.announce(Change::Prompts);
+            changes.announce(CatalogChange::Prompts);
         }
     })
 }
 
-fn add_if_there(folders: &mut Folders, folder: &Path) -> io::Result<()> {
+fn add_if_there(folders: &mut FolderWatcher, folder: &Path) -> io::Result<()> {
     match folder.canonicalize() {
         Ok(folder) => folders.add(&folder).map(drop),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -80,55 +84,55 @@ fn add_if_there(folders: &mut Folders, folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether a batch is about the folder, and not only about its neighbours.
-fn concerns(batch: &Batch, parent: &Path, folder: &PathBuf) -> bool {
+/// Returns whether a batch concerns the folder, and not only its siblings.
+fn affects_folder(batch: &ChangeBatch, parent: &Path, folder: &PathBuf) -> bool {
     batch.lost || batch.touched.iter().any(|path| path == folder || path.parent() != Some(parent))
 }
 
-fn definitions(loaded: &Loaded) -> impl Iterator<Item = &PromptDef> {
+fn definitions(loaded: &PromptTable) -> impl Iterator<Item = &PromptDef> {
     loaded.values().map(|prompt| &*prompt.definition)
 }
 
-/// Reads every prompt of the folder. What cannot be read or understood is left out, and the log says why.
-fn load(folder: &Path) -> Loaded {
+/// Loads every prompt of the folder. Invalid ones are left out and logged.
+fn load(folder: &Path) -> PromptTable {
     let root = match Root::open(folder) {
         Ok(root) => root,
-        Err(RootError::NotFound) => return Loaded::new(),
+        Err(RootError::NotFound) => return PromptTable::new(),
         Err(error) => {
-            tracing::warn!(%error, "Cannot open the folder of prompts.");
-            return Loaded::new();
+            tracing::warn!(%error, "cannot open the prompts folder");
+            return PromptTable::new();
         }
     };
     let listed = match root.list(&RootedPath::root(), PROMPTS_MAX) {
         Ok(listed) => listed,
         Err(error) => {
-            tracing::warn!(%error, "Cannot list the folder of prompts.");
-            return Loaded::new();
+            tracing::warn!(%error, "cannot list the prompts folder");
+            return PromptTable::new();
         }
     };
     if listed.truncated {
-        tracing::warn!(PROMPTS_MAX, "The folder of prompts holds too many files; the rest is left out.");
+        tracing::warn!(PROMPTS_MAX, "too many files in the prompts folder; the rest is left out");
     }
-    let mut loaded = Loaded::new();
+    let mut loaded = PromptTable::new();
     for entry in listed.entries.iter().filter(|entry| entry.kind != FileKind::Directory) {
         let Some(name) = entry.name.strip_suffix(".md") else { continue };
         match read(&root, &entry.name, name) {
             Ok(prompt) => drop(loaded.insert(name.to_owned(), Arc::new(prompt))),
-            Err(reason) => tracing::warn!(file = entry.name, reason, "A prompt is left out."),
+            Err(reason) => tracing::warn!(file = entry.name, reason, "skipped an invalid prompt"),
         }
     }
     loaded
 }
 
-fn read(root: &Root, file: &str, name: &str) -> Result<Prompt, String> {
+fn read(root: &Root, file: &str, name: &str) -> Result<PromptFile, String> {
     let content = RootedPath::parse(file).and_then(|path| root.read(&path, FILE_BYTES_MAX));
     let content = content.map_err(|error| error.to_string())?;
     let text = String::from_utf8(content).map_err(|_| "it is not UTF-8 text".to_owned())?;
-    Prompt::parse(name, &text)
+    PromptFile::parse(name, &text)
 }
 
 impl Prompts {
-    fn find(&self, name: &str) -> Result<Arc<Prompt>, ToolError> {
+    fn find(&self, name: &str) -> Result<Arc<PromptFile>, ToolError> {
         self.loaded.load().get(name).cloned().ok_or_else(|| ToolError::unknown("prompt", name))
     }
 }
@@ -155,7 +159,7 @@ impl PromptSource for Prompts {
     fn complete(
         &self,
         prompt: String,
-        argument: ArgumentInProgress,
+        argument: CompletionArgument,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
         Box::pin(async move {
             let prompt = self.find(&prompt)?;
@@ -165,8 +169,8 @@ impl PromptSource for Prompts {
     }
 }
 
-/// Puts the arguments into the text, or says which are wrong.
-fn filled(prompt: &Prompt, arguments: &Map<String, Value>) -> Result<String, ToolError> {
+/// Renders the prompt, or fails on a wrong argument.
+fn filled(prompt: &PromptFile, arguments: &Map<String, Value>) -> Result<String, ToolError> {
     let definition = &prompt.definition;
     let name = &definition.name;
     let known = || {

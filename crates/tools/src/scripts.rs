@@ -1,26 +1,27 @@
-//! Scripts that a person approved.
+//! `script_*`: Starlark scripts that an administrator approved.
 //!
-//! Whether a script may run is decided by its bytes (`portcullis_store::scripts`), what it may use by what was granted with
-//! that decision. It runs in a process of its own (`portcullis_script`); what it asks the hub for comes to [`host`]. Code
-//! that an agent brings along has nothing but what the configuration grants to all of it.
+//! Approval is bound to the hash of a script (`portcullis_store::scripts`), and the grants are part of the approval. A
+//! script runs in a worker process (`portcullis_script`); its requests to the hub go to [`host`]. Code from
+//! `script_exec` has only the grants that the configuration gives to all such code.
 
-mod desk;
+mod checker;
 mod host;
 #[cfg(test)]
 mod tests;
 
-pub use desk::{Checked, DeskError, ScriptDesk};
+pub use checker::{ScriptCheckError, ScriptCheckReport, ScriptChecker};
 
 use host::ScriptHost;
 use portcullis_core::{
-    Arguments, BoxFuture, Call, Catalog, Content, Effect, ErrorKind, Example, Gate, Json, Limits, Outcome,
-    Output, Permit, Provider, Reach, Reply, Said, Target, ToolDef, ToolError, ToolOutput, ToolSpec, Unruled,
-    schema_of,
+    Arguments, BoxFuture, Call, CallLimits, Catalog, Content, DefaultDecision, Effect, ErrorKind, Example,
+    Gate, IntoToolOutput, Json, Outcome, Output, Permit, Provider, Reach, SummaryWithData, Target, ToolDef,
+    ToolError, ToolOutput, ToolSpec, schema_of,
 };
-use portcullis_egress::Egress;
-use portcullis_script::{Done, Failure, Fault, Job, Pool};
+use portcullis_egress::EgressClient;
+use portcullis_script::{ScriptDiagnostic, ScriptFailure, ScriptJob, ScriptOutput, WorkerPool};
 use portcullis_store::scripts::{
-    Capabilities, Listed, NotRunnable, Run, SOURCE_BYTES_MAX, ScriptError, ScriptName, Scripts, State,
+    RunRefusal, SOURCE_BYTES_MAX, ScriptError, ScriptName, ScriptPermissions, ScriptRunRecord, ScriptState,
+    ScriptStore, ScriptSummary,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -31,15 +32,15 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a script may run that asks for nothing else, and the time in which people are waited for on top of it.
+/// Overall timeout of a run, including the time spent waiting for people.
 const OVERALL_MAX: Duration = Duration::from_secs(15 * 60);
-/// How many scripts may call one another.
+/// Nesting depth of scripts that call scripts.
 const DEPTH_MAX: usize = 4;
-/// Beyond the time that the longest script may be granted.
-const LIMITS: Limits = Limits { deadline_ms: 330_000, ..Limits::DEFAULT };
-/// Code with every letter that is not English written as an escape, and a little beside it. What is longer is not even
-/// read.
-const CODE_LIMITS: Limits = Limits { input_bytes_max: 3 * SOURCE_BYTES_MAX + 4_096, ..LIMITS };
+/// More than the longest timeout that a script can be granted.
+const LIMITS: CallLimits = CallLimits { deadline_ms: 330_000, ..CallLimits::DEFAULT };
+/// For source code whose non-ASCII characters are all escaped, plus other arguments. Larger arguments are refused
+/// before parsing.
+const CODE_LIMITS: CallLimits = CallLimits { input_bytes_max: 3 * SOURCE_BYTES_MAX + 4_096, ..LIMITS };
 
 const LIST: ToolSpec = ToolSpec {
     name: "script_list",
@@ -48,7 +49,7 @@ const LIST: ToolSpec = ToolSpec {
                   it. Only approved ones run.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example { what: "See which scripts there are", arguments: "{}" },
 };
 
@@ -58,7 +59,7 @@ const RUN: ToolSpec = ToolSpec {
     description: "Run a Starlark script that a person has approved, and return its value: what `main` returns, or the function \
                   that you name, else the variable `result`, else the last expression. It may use what it was granted: \
                   secrets that you never see, hosts, and other tools.",
-    // Of what it was granted nothing is known here, so the worst is said. That a person looked at it is what lets it run.
+    // The grants are not known here, so the worst case is declared. The approval is what allows it.
     effect: Effect::Destroy,
     reach: Reach::Outside,
     limits: LIMITS,
@@ -84,7 +85,7 @@ const RELOAD: ToolSpec = ToolSpec {
                   seen at once; this is for those who want to be sure.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example { what: "Look again", arguments: "{}" },
 };
 
@@ -96,14 +97,14 @@ const PROPOSE: ToolSpec = ToolSpec {
                   `# @secrets:`, `# @hosts:`, `# @tools:`, `# @timeout:`.",
     effect: Effect::Create,
     reach: Reach::Local,
-    limits: Limits { deadline_ms: Limits::DEFAULT.deadline_ms, ..CODE_LIMITS },
+    limits: CallLimits { deadline_ms: CallLimits::DEFAULT.deadline_ms, ..CODE_LIMITS },
     example: Example {
         what: "Propose a greeting",
         arguments: r##"{"name": "greet", "code": "# @description: Greets\ndef main(name = \"you\"):\n    return \"Hello, \" + name\n"}"##,
     },
 };
 
-/// Any value, in words that clients with a smaller dialect of JSON Schema understand too.
+/// Any JSON value, in a form that clients with a subset of JSON Schema understand.
 struct AnyValue;
 
 impl JsonSchema for AnyValue {
@@ -157,15 +158,15 @@ struct ProposeArgs {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Found {
+struct ScriptListing {
     /// The scripts, by name.
-    scripts: Vec<Shown>,
+    scripts: Vec<ListedScript>,
     /// How many there are.
     count: usize,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Shown {
+struct ListedScript {
     /// Name to run it by.
     name: String,
     /// What it does, in its own words.
@@ -191,7 +192,7 @@ struct Shown {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Ran {
+struct ScriptRunResult {
     /// What the script returned.
     #[schemars(with = "AnyValue")]
     value: Value,
@@ -202,7 +203,7 @@ struct Ran {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Proposed {
+struct ProposedScript {
     /// Name under which it will be a script.
     name: String,
     /// SHA-256 of its text.
@@ -211,20 +212,20 @@ struct Proposed {
     state: &'static str,
 }
 
-/// What the family needs to know.
+/// Configuration of the script tools.
 #[derive(Clone)]
 pub struct ScriptsConfig {
-    pub scripts: Arc<Scripts>,
-    pub pool: Pool,
-    /// The client, made at the first request: a hub whose scripts ask nobody has none.
-    pub egress: Arc<dyn Fn() -> Result<Arc<Egress>, ToolError> + Send + Sync>,
-    /// Whether there is a secret of that name.
+    pub scripts: Arc<ScriptStore>,
+    pub pool: WorkerPool,
+    /// Creates the egress client at the first request: a hub whose scripts make none has none.
+    pub egress: Arc<dyn Fn() -> Result<Arc<EgressClient>, ToolError> + Send + Sync>,
+    /// Whether a secret with this name exists.
     pub has_secret: Arc<dyn Fn(&str) -> bool + Send + Sync>,
-    /// How long a script may take that was granted no other time.
+    /// The timeout of a script without its own.
     pub timeout: Duration,
-    /// What code may use that is not approved.
-    pub exec: Capabilities,
-    /// Told once the gate is there; calls that scripts make go through it.
+    /// The grants of code that is not approved.
+    pub exec: ScriptPermissions,
+    /// Set once the gate is built; tool calls of scripts go through it.
     pub gate: Arc<OnceLock<Weak<Gate>>>,
 }
 
@@ -235,29 +236,30 @@ impl fmt::Debug for ScriptsConfig {
 }
 
 /// The provider.
-pub(crate) struct Family {
+pub(crate) struct ScriptFamily {
     config: ScriptsConfig,
     tools: Vec<Arc<ToolDef>>,
 }
 
-pub(crate) fn family(config: &ScriptsConfig) -> Family {
-    let run = ToolDef::new(RUN, schema_of::<RunArgs>(), Json::<Ran>::schema()).unruled(Unruled::Reviewed);
-    let mut exec = ToolDef::new(EXEC, schema_of::<ExecArgs>(), Json::<Ran>::schema());
+pub(crate) fn family(config: &ScriptsConfig) -> ScriptFamily {
+    let run = ToolDef::new(RUN, schema_of::<RunArgs>(), Json::<ScriptRunResult>::schema())
+        .default_decision(DefaultDecision::Reviewed);
+    let mut exec = ToolDef::new(EXEC, schema_of::<ExecArgs>(), Json::<ScriptRunResult>::schema());
     if !config.exec.is_empty() {
-        // Then it can do whatever the grants allow, and nobody has looked at it.
+        // With grants it can do anything that they allow, without approval.
         (exec.effect, exec.reach) = (Effect::Destroy, Reach::Outside);
     }
     let tools = vec![
-        ToolDef::new(LIST, schema_of::<NoArgs>(), Json::<Found>::schema()),
+        ToolDef::new(LIST, schema_of::<NoArgs>(), Json::<ScriptListing>::schema()),
         run,
         exec,
-        ToolDef::new(RELOAD, schema_of::<NoArgs>(), Json::<Found>::schema()),
-        ToolDef::new(PROPOSE, schema_of::<ProposeArgs>(), Json::<Proposed>::schema()),
+        ToolDef::new(RELOAD, schema_of::<NoArgs>(), Json::<ScriptListing>::schema()),
+        ToolDef::new(PROPOSE, schema_of::<ProposeArgs>(), Json::<ProposedScript>::schema()),
     ];
-    Family { config: config.clone(), tools: tools.into_iter().map(Arc::new).collect() }
+    ScriptFamily { config: config.clone(), tools: tools.into_iter().map(Arc::new).collect() }
 }
 
-impl Provider for Family {
+impl Provider for ScriptFamily {
     fn name(&self) -> &str {
         "scripts"
     }
@@ -275,16 +277,16 @@ impl Provider for Family {
             let output = match name.as_str() {
                 "script_list" | "script_reload" => self.list().await?.into_output(),
                 "script_run" => {
-                    let args = taken(&mut call)?;
+                    let args = take_arguments(&mut call)?;
                     self.run(&call, args).await?
                 }
                 "script_exec" => {
-                    let args: ExecArgs = taken(&mut call)?;
+                    let args: ExecArgs = take_arguments(&mut call)?;
                     check_code(&args.code)?;
                     self.exec(&call, args).await?
                 }
                 "script_propose" => {
-                    let args: ProposeArgs = taken(&mut call)?;
+                    let args: ProposeArgs = take_arguments(&mut call)?;
                     check_code(&args.code)?;
                     self.propose(&call, args).await?.into_output()
                 }
@@ -295,12 +297,12 @@ impl Provider for Family {
     }
 }
 
-/// Takes the arguments out of a call. Code is long, and a script may run for minutes: nobody keeps another copy meanwhile.
-fn taken<T: DeserializeOwned>(call: &mut Call) -> Result<T, ToolError> {
+/// Takes the arguments out of a call. Code is large and a script may run for minutes, so no second copy is kept.
+fn take_arguments<T: DeserializeOwned>(call: &mut Call) -> Result<T, ToolError> {
     let invalid = |why: &dyn fmt::Display| ToolError::invalid_args(format!("invalid arguments: {why}"));
     let arguments = std::mem::replace(&mut call.arguments, Arguments::empty());
     let value = arguments.into_value().map_err(|why| invalid(&why))?;
-    // The layer that validates has seen them; what fails here is a schema that says less than the type.
+    // The validation layer has checked them; a failure here means that the schema is laxer than the type.
     T::deserialize(value).map_err(|error| invalid(&error))
 }
 
@@ -311,11 +313,11 @@ fn check_code(code: &str) -> Result<(), ToolError> {
     }
 }
 
-impl Family {
-    async fn list(&self) -> Result<Json<Found>, ToolError> {
-        let listed = self.at_the_store(|scripts| scripts.list().map_err(told)).await?;
-        let scripts: Vec<Shown> = listed.into_iter().map(Shown::of).collect();
-        Ok(Json(Found { count: scripts.len(), scripts }))
+impl ScriptFamily {
+    async fn list(&self) -> Result<Json<ScriptListing>, ToolError> {
+        let listed = self.with_store(|scripts| scripts.list().map_err(script_tool_error)).await?;
+        let scripts: Vec<ListedScript> = listed.into_iter().map(ListedScript::of).collect();
+        Ok(Json(ScriptListing { count: scripts.len(), scripts }))
     }
 
     async fn run(&self, call: &Call, args: RunArgs) -> Result<ToolOutput, ToolError> {
@@ -325,9 +327,10 @@ impl Family {
             ))
             .hint("call the last one by itself"));
         }
-        let name: ScriptName = args.name.parse().map_err(|error| told(ScriptError::Name(error)))?;
+        let name: ScriptName =
+            args.name.parse().map_err(|error| script_tool_error(ScriptError::Name(error)))?;
         let runnable = self
-            .at_the_store({
+            .with_store({
                 let name = name.clone();
                 move |scripts| scripts.runnable(&name).map_err(not_runnable)
             })
@@ -338,21 +341,21 @@ impl Family {
         let job = self.job(name.as_str(), runnable.source, args.function, &args.args, timeout)?;
         let done = self.config.pool.run(job, &host, &call.ctx.cancel).await;
         let outcome = done.as_ref().map_or_else(code, |_| "ok");
-        let run = Run {
+        let run = ScriptRunRecord {
             at: self.config.scripts.now(),
             sha256: runnable.sha256,
             client: call.caller.client.name.clone(),
             duration_ms: milliseconds(began.elapsed()),
             outcome: outcome.to_owned(),
         };
-        let kept = self.at_the_store({
+        let kept = self.with_store({
             let name = name.clone();
-            move |scripts| scripts.ran(&name, &run).map_err(ToolError::internal)
+            move |scripts| scripts.record_run(&name, &run).map_err(ToolError::internal)
         });
         if let Err(error) = kept.await {
-            tracing::warn!(%error, "The run of a script could not be remembered.");
+            tracing::warn!(%error, "could not record the run of a script");
         }
-        done.map(returned)
+        done.map(run_output)
             .map_err(|failure| failed(&format!("script `{name}`"), ErrorKind::Upstream, failure))
     }
 
@@ -366,28 +369,36 @@ impl Family {
         let timeout = self.config.exec.timeout_ms.map_or(self.config.timeout, Duration::from_millis);
         let job = self.job("code", args.code, None, &[], timeout)?;
         let done = self.config.pool.run(job, &host, &call.ctx.cancel).await;
-        done.map(returned).map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))
+        done.map(run_output).map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))
     }
 
-    async fn propose(&self, call: &Call, args: ProposeArgs) -> Result<Said<Proposed>, ToolError> {
-        let name: ScriptName = args.name.parse().map_err(|error| told(ScriptError::Name(error)))?;
+    async fn propose(
+        &self,
+        call: &Call,
+        args: ProposeArgs,
+    ) -> Result<SummaryWithData<ProposedScript>, ToolError> {
+        let name: ScriptName =
+            args.name.parse().map_err(|error| script_tool_error(ScriptError::Name(error)))?;
         let mut job = self.job(name.as_str(), args.code.clone(), None, &[], self.config.timeout)?;
         job.check_only = true;
-        let checked = self.config.pool.run(job, &portcullis_script::NoHost, &call.ctx.cancel).await;
+        let checked = self.config.pool.run(job, &portcullis_script::NoHostFunctions, &call.ctx.cancel).await;
         checked.map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))?;
         let client = call.caller.client.name.clone();
         let proposal = self
-            .at_the_store({
+            .with_store({
                 let name = name.clone();
-                move |scripts| scripts.propose(&name, &args.code, &client).map_err(told)
+                move |scripts| scripts.propose(&name, &args.code, &client).map_err(script_tool_error)
             })
             .await?;
         let sentence = format!(
             "Script '{name}' is proposed and waits for a person. Once it is approved, `script_run` runs it."
         );
-        let facts =
-            Proposed { name: name.to_string(), sha256: proposal.sha256, state: State::Pending.as_str() };
-        Ok(Said { sentence, facts })
+        let facts = ProposedScript {
+            name: name.to_string(),
+            sha256: proposal.sha256,
+            state: ScriptState::Pending.as_str(),
+        };
+        Ok(SummaryWithData { sentence, facts })
     }
 
     fn job(
@@ -397,26 +408,26 @@ impl Family {
         function: Option<String>,
         args: &[Value],
         timeout: Duration,
-    ) -> Result<Job, ToolError> {
+    ) -> Result<ScriptJob, ToolError> {
         let args = serde_json::value::to_raw_value(args).map_err(ToolError::internal)?;
         let (name, overall) = (name.to_owned(), timeout + OVERALL_MAX);
-        Ok(Job { name, source, function, args, timeout, overall, check_only: false })
+        Ok(ScriptJob { name, source, function, args, timeout, overall, check_only: false })
     }
 
-    /// Does what waits for the disk on a thread that may.
-    async fn at_the_store<T: Send + 'static>(
+    /// Runs blocking store access on a blocking thread.
+    async fn with_store<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Scripts) -> Result<T, ToolError> + Send + 'static,
+        work: impl FnOnce(&ScriptStore) -> Result<T, ToolError> + Send + 'static,
     ) -> Result<T, ToolError> {
         let scripts = self.config.scripts.clone();
         tokio::task::spawn_blocking(move || work(&scripts)).await.map_err(ToolError::internal)?
     }
 }
 
-impl Shown {
-    fn of(listed: Listed) -> Shown {
+impl ListedScript {
+    fn of(listed: ScriptSummary) -> ListedScript {
         let wants = listed.header.wants;
-        Shown {
+        ListedScript {
             name: listed.name.to_string(),
             description: listed.header.description,
             version: listed.header.version,
@@ -435,18 +446,18 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The value as text; beside it, what was printed.
-fn returned(done: Done) -> ToolOutput {
+/// Returns the value as text, followed by the printed output.
+fn run_output(done: ScriptOutput) -> ToolOutput {
     let value: Value = serde_json::from_str(done.value.get()).unwrap_or_default();
     let mut content = vec![Content::text(serde_json::to_string_pretty(&value).unwrap_or_default())];
     if !done.printed.is_empty() {
         content.push(Content::text(format!("Printed:\n{}", done.printed)));
     }
-    let ran = Ran { value, printed: done.printed, duration_ms: milliseconds(done.took) };
+    let ran = ScriptRunResult { value, printed: done.printed, duration_ms: milliseconds(done.took) };
     ToolOutput { content, structured: serde_json::to_value(&ran).ok(), is_error: false }
 }
 
-fn told(error: ScriptError) -> ToolError {
+fn script_tool_error(error: ScriptError) -> ToolError {
     let said = error.to_string();
     match error {
         ScriptError::Name(_) => ToolError::invalid_args(format!("invalid arguments: {said}")),
@@ -469,9 +480,9 @@ fn told(error: ScriptError) -> ToolError {
     }
 }
 
-fn not_runnable(why: NotRunnable) -> ToolError {
+fn not_runnable(why: RunRefusal) -> ToolError {
     match why {
-        NotRunnable::Waits { name, state } => {
+        RunRefusal::Waits { name, state } => {
             let error = ToolError::new(
                 ErrorKind::NeedsApproval,
                 format!(
@@ -480,62 +491,62 @@ fn not_runnable(why: NotRunnable) -> ToolError {
                 ),
             );
             match state {
-                State::Changed => error.hint("it was approved before and has changed since"),
-                State::Pending | State::Approved | State::Rejected => error,
+                ScriptState::Changed => error.hint("it was approved before and has changed since"),
+                ScriptState::Pending | ScriptState::Approved | ScriptState::Rejected => error,
             }
         }
-        NotRunnable::Rejected { name, reason, .. } => {
+        RunRefusal::Rejected { name, reason, .. } => {
             let reason = reason
                 .map_or_else(String::new, |reason| format!(": {}", portcullis_core::json::visible(&reason)));
             ToolError::denied(format!("Script '{name}' was rejected by an administrator{reason}"))
                 .hint("do not run it again unless the person asks for it")
         }
-        NotRunnable::Error(error) => told(error),
+        RunRefusal::Error(error) => script_tool_error(error),
     }
 }
 
-/// The code that the history of runs shows.
-fn code(failure: &Failure) -> &'static str {
+/// Returns the code for the run history.
+fn code(failure: &ScriptFailure) -> &'static str {
     match failure {
-        Failure::Script(..) => "script_error",
-        Failure::Time(_) => "timeout",
-        Failure::Memory(_) => "memory",
-        Failure::Depth => "depth",
-        Failure::Result | Failure::Asks => "too_large",
-        Failure::Broke(_) => "broke",
-        Failure::Cancelled => "cancelled",
-        Failure::NoSandbox(_) | Failure::NoProcess(_) => "unavailable",
+        ScriptFailure::Script(..) => "script_error",
+        ScriptFailure::Time(_) => "timeout",
+        ScriptFailure::Memory(_) => "memory",
+        ScriptFailure::Depth => "depth",
+        ScriptFailure::Result | ScriptFailure::Asks => "too_large",
+        ScriptFailure::Broke(_) => "broke",
+        ScriptFailure::Cancelled => "cancelled",
+        ScriptFailure::NoSandbox(_) | ScriptFailure::NoProcess(_) => "unavailable",
     }
 }
 
-/// Says why there is no result. `script` is the kind of failure where the script itself is at fault.
-fn failed(what: &str, script: ErrorKind, failure: Failure) -> ToolError {
+/// Maps a failure to a tool error. `script` is the error kind if the script itself is at fault.
+fn failed(what: &str, script: ErrorKind, failure: ScriptFailure) -> ToolError {
     let said = failure.to_string();
     match failure {
-        Failure::Script(fault, printed) => {
-            let error = ToolError::new(script, format!("{what} failed{}", described(&fault)));
+        ScriptFailure::Script(fault, printed) => {
+            let error = ToolError::new(script, format!("{what} failed{}", describe_diagnostic(&fault)));
             if printed.is_empty() { error } else { error.hint(format!("it printed before: {printed}")) }
         }
-        Failure::Time(_) => ToolError::new(ErrorKind::Timeout, said)
+        ScriptFailure::Time(_) => ToolError::new(ErrorKind::Timeout, said)
             .hint("let it do less, or ask for more time with `# @timeout:` in an approved script"),
-        Failure::Memory(_) | Failure::Depth | Failure::Result | Failure::Asks => {
+        ScriptFailure::Memory(_) | ScriptFailure::Depth | ScriptFailure::Result | ScriptFailure::Asks => {
             ToolError::new(ErrorKind::TooLarge, said).hint("let it do less at once")
         }
-        Failure::Broke(_) => {
-            ToolError::new(script, said).hint("change the script; it does what no script may")
+        ScriptFailure::Broke(_) => {
+            ToolError::new(script, said).hint("change the script; it does something that no script may do")
         }
-        Failure::Cancelled => ToolError::cancelled(),
-        Failure::NoSandbox(_) => ToolError::unavailable("scripts cannot run on this machine")
+        ScriptFailure::Cancelled => ToolError::cancelled(),
+        ScriptFailure::NoSandbox(_) => ToolError::unavailable("scripts cannot run on this machine")
             .hint("tell the user: `portcullis doctor` says what is missing")
             .caused_by(said),
-        Failure::NoProcess(_) => {
-            ToolError::unavailable("no process for the script").hint("try again").caused_by(said)
-        }
+        ScriptFailure::NoProcess(_) => ToolError::unavailable("the script's process could not be started")
+            .hint("try again")
+            .caused_by(said),
     }
 }
 
-/// Returns where a fault is, what it is, and the lines around it.
-pub(crate) fn described(fault: &Fault) -> String {
+/// Formats an error with its position and excerpt.
+pub(crate) fn describe_diagnostic(fault: &ScriptDiagnostic) -> String {
     let mut text = match (fault.line, fault.column) {
         (Some(line), Some(column)) => format!(" at line {line}, column {column}: {}", fault.message),
         _ => format!(": {}", fault.message),

@@ -1,8 +1,8 @@
-//! A hub of native tools in a box.
+//! A hub with only native tools, for tests.
 
 use crate::{ToolsConfig, register};
 use portcullis_core::{
-    Arguments, Call, CallCtx, Caller, Client, CompletionOf, Content, ContentBody, Gate, Origin, Outcome,
+    Arguments, Call, CallCtx, Caller, Client, CompletionRef, Content, ContentBody, Gate, Origin, Outcome,
     Output, Registry, ResourceBody, Scope, Target, ToolError,
 };
 use serde_json::Value;
@@ -11,33 +11,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-pub(crate) struct Hub {
+pub(crate) struct ToolsFixture {
     folder: TempDir,
     pub(crate) gate: Gate,
 }
 
-impl Hub {
-    pub(crate) fn new() -> Hub {
-        Hub::with(|_| {})
+impl ToolsFixture {
+    pub(crate) fn new() -> ToolsFixture {
+        ToolsFixture::with(|_| {})
     }
 
-    /// Makes a hub with other settings.
-    pub(crate) fn of(change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> Hub {
-        Hub::made(|_| {}, change)
+    /// Returns a hub with changed settings.
+    pub(crate) fn of(change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> ToolsFixture {
+        ToolsFixture::made(|_| {}, change)
     }
 
-    /// Makes a hub on a folder that `prepare` has filled.
-    pub(crate) fn with(prepare: impl FnOnce(&std::path::Path)) -> Hub {
-        Hub::made(prepare, |config| config)
+    /// Returns a hub on a folder that `prepare` has filled.
+    pub(crate) fn with(prepare: impl FnOnce(&std::path::Path)) -> ToolsFixture {
+        ToolsFixture::made(prepare, |config| config)
     }
 
-    fn made(prepare: impl FnOnce(&std::path::Path), change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> Hub {
+    fn made(
+        prepare: impl FnOnce(&std::path::Path),
+        change: impl FnOnce(ToolsConfig) -> ToolsConfig,
+    ) -> ToolsFixture {
         let folder = tempfile::tempdir().unwrap();
         prepare(folder.path());
         let config = ToolsConfig::local(folder.path().join("ai-data"), folder.path().join("prompts"));
         let registry = Registry::default();
         register(&change(config), &registry).unwrap();
-        Hub { folder, gate: Gate::new(registry, vec![]) }
+        ToolsFixture { folder, gate: Gate::new(registry, vec![]) }
     }
 
     pub(crate) fn workspace(&self) -> PathBuf {
@@ -77,7 +80,7 @@ impl Hub {
         shown(self.call(Target::Prompt(name.to_owned()), arguments).await)
     }
 
-    pub(crate) async fn complete(&self, of: CompletionOf, argument: &str, typed: &str) -> Vec<String> {
+    pub(crate) async fn complete(&self, of: CompletionRef, argument: &str, typed: &str) -> Vec<String> {
         let arguments = serde_json::json!({ "argument": { "name": argument, "value": typed } });
         match self.call(Target::Completion(of), arguments).await.unwrap() {
             Output::Completion(completion) => completion.values,
@@ -99,7 +102,7 @@ pub(crate) fn shown(outcome: Outcome) -> String {
             format!("{}: {message}{hints}", kind.code())
         }
         Ok(Output::Tool(output)) => {
-            // Data is printed for those who read text, and is the same as the structure.
+            // The text of a JSON result equals the structured content.
             if let ([Content { body: ContentBody::Text(text), .. }], Some(data)) =
                 (output.content.as_slice(), &output.structured)
                 && *text == serde_json::to_string_pretty(data).unwrap()
@@ -138,22 +141,25 @@ fn shown_resource(contents: &portcullis_core::ResourceContents) -> String {
     format!("{} {} {body}", contents.uri, contents.mime_type.as_deref().unwrap_or("-"))
 }
 
-/// A listener's patience: far beyond what a change takes to be told.
+/// A timeout that only a missing notification reaches.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
 
-/// Waits until `wanted` is announced. What else is announced before it is passed over.
+/// Waits for `wanted`. Other notifications are ignored.
 pub(crate) async fn hear(
-    changes: &mut tokio::sync::broadcast::Receiver<portcullis_core::Change>,
-    wanted: portcullis_core::Change,
+    changes: &mut tokio::sync::broadcast::Receiver<portcullis_core::CatalogChange>,
+    wanted: portcullis_core::CatalogChange,
 ) {
     let heard = async { while changes.recv().await.unwrap() != wanted {} };
-    tokio::time::timeout(PATIENCE, heard).await.unwrap_or_else(|_| panic!("{wanted:?} was never told"));
+    tokio::time::timeout(PATIENCE, heard).await.unwrap_or_else(|_| panic!("{wanted:?} was never announced"));
 }
 
-/// Waits until another list of resources is told of.
-pub(crate) async fn hear_list(changes: &mut tokio::sync::broadcast::Receiver<portcullis_core::Change>) {
-    use portcullis_core::{Change, List};
-    let heard =
-        async { while !matches!(changes.recv().await.unwrap(), Change::Within(List::Resources, _)) {} };
-    tokio::time::timeout(PATIENCE, heard).await.expect("a list was never told of");
+/// Waits for a change of the resource list.
+pub(crate) async fn hear_list(
+    changes: &mut tokio::sync::broadcast::Receiver<portcullis_core::CatalogChange>,
+) {
+    use portcullis_core::{CatalogChange, List};
+    let heard = async {
+        while !matches!(changes.recv().await.unwrap(), CatalogChange::Within(List::Resources, _)) {}
+    };
+    tokio::time::timeout(PATIENCE, heard).await.expect("no list change was announced");
 }

@@ -1,7 +1,7 @@
-//! The notes of an Obsidian vault.
+//! `vault_*`: the notes of an Obsidian vault.
 //!
-//! Files are reached through `Root`, visible names only (`place.rs`). The index follows the files (`notes.rs`), and with
-//! `auto_sync` the files follow a git repository (`sync.rs`).
+//! Files are accessed through `Root`, visible names only (`vault_path.rs`). The index follows the files
+//! (`note_store.rs`), and with `auto_sync` the files follow a git repository (`sync.rs`).
 
 mod dictionary;
 mod excerpt;
@@ -9,37 +9,37 @@ mod git;
 mod index;
 mod list;
 mod note;
-mod notes;
-mod place;
+mod note_store;
 mod query;
 mod search;
 mod sync;
 #[cfg(test)]
 mod tests;
-mod words;
+mod tokenizer;
+mod vault_path;
 
-pub use git::{GitProblem, RemoteAddress, find_git, look_at_repository};
-pub use sync::{Author, SyncConfig, SyncTimes};
+pub use git::{GitError, RemoteAddress, find_git, look_at_repository};
+pub use sync::{CommitAuthor, SyncConfig, SyncTimes};
 
 use crate::files;
 use list::{LIST, list};
 use note::Note;
-use notes::Notes;
-use place::{Place, told};
+use note_store::NoteStore;
 use portcullis_core::root::RootError;
 use portcullis_core::{
-    CallCtx, Content, Effect, Example, Family, Json, Label, Limits, Reach, Reply, Root, Said, ToolError,
-    ToolOutput, ToolSpec,
+    CallCtx, CallLimits, Content, Effect, Example, Family, IntoToolOutput, Json, Label, Reach, Root,
+    SummaryWithData, ToolError, ToolOutput, ToolSpec,
 };
 use schemars::JsonSchema;
-use search::{Excerpt, Hits};
+use search::{Excerpt, SearchHits};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
-use sync::{SyncFacts, Syncing};
+use sync::{SyncReport, VaultSyncer};
+use vault_path::{VaultPath, vault_path_error};
 
-/// Longer than git gets, so that the caller hears what took so long.
-const WITH_GIT: Limits = Limits { deadline_ms: 290_000, ..Limits::DEFAULT };
+/// More than git's timeout, so that the caller gets git's error.
+const WITH_GIT: CallLimits = CallLimits { deadline_ms: 290_000, ..CallLimits::DEFAULT };
 
 const READ: ToolSpec = ToolSpec {
     name: "vault_read",
@@ -48,7 +48,7 @@ const READ: ToolSpec = ToolSpec {
                   its tags, aliases and links, and the notes that link to it. Only UTF-8 text of up to 1 MiB can be read.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example { what: "Read a note by its name", arguments: r#"{"path": "Alpha"}"# },
 };
 
@@ -61,7 +61,7 @@ const WRITE: ToolSpec = ToolSpec {
                   changed the note at the same time.",
     effect: Effect::Write,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example {
         what: "Write a note with a tag and a link",
         arguments: r##"{"path": "Projects/Alpha.md", "content": "# Alpha\n\nWater the plants. #garden [[Home]]\n"}"##,
@@ -78,13 +78,13 @@ const SEARCH: ToolSpec = ToolSpec {
                   the front matter; `-` before any of these excludes it.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example { what: "Find notes about plants", arguments: r##"{"query": "plants tag:#garden"}"## },
 };
 
-/// How many notes one answer names as linking to another.
+/// Backlinks in one result.
 const BACKLINKS_MAX: usize = 200;
-/// How many notes a name that is not unique is said to stand for.
+/// Candidates that are listed for an ambiguous name.
 const CANDIDATES_MAX: usize = 10;
 const RESULTS_MAX: usize = 50;
 const MESSAGE_BYTES_MAX: usize = 2_000;
@@ -150,12 +150,12 @@ struct ReadFacts {
     notice: Option<String>,
 }
 
-/// A note as it is returned: its text by itself, so that it can be written back as it is.
-struct ReadNote(ReadFacts);
+/// A note as a result: its text stands alone, so that it can be written back unchanged.
+struct NoteOutput(ReadFacts);
 
-impl Reply for ReadNote {
+impl IntoToolOutput for NoteOutput {
     fn schema() -> Option<serde_json::Value> {
-        <Json<ReadFacts> as Reply>::schema()
+        <Json<ReadFacts> as IntoToolOutput>::schema()
     }
 
     fn into_output(self) -> ToolOutput {
@@ -174,11 +174,11 @@ struct WriteFacts {
     /// Whether there was no such note before.
     created: bool,
     /// What became of it in the git repository; nothing where the vault is not synced.
-    sync: Option<SyncFacts>,
+    sync: Option<SyncReport>,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Searched {
+struct SearchResults {
     /// Notes that fit, best first.
     results: Vec<SearchResult>,
     /// How many notes fit altogether; with a phrase, how many have its words.
@@ -199,28 +199,29 @@ struct SearchResult {
     excerpts: Vec<Excerpt>,
 }
 
-/// Where the vault is, and what it is synced with.
+/// Configuration of the vault.
 #[derive(Debug, Clone)]
 pub struct VaultConfig {
-    /// The folder, made where it does not exist.
+    /// The folder, created if missing.
     pub path: PathBuf,
-    /// How it is synced; where this is missing it is not.
+    /// Git sync, if enabled.
     pub sync: Option<SyncConfig>,
 }
 
 struct Vault {
-    notes: Arc<Notes>,
-    sync: Option<Arc<Syncing>>,
+    notes: Arc<NoteStore>,
+    sync: Option<Arc<VaultSyncer>>,
 }
 
 pub(crate) fn family(config: &VaultConfig) -> Result<Family, crate::BoxError> {
     let shown = config.path.display();
     let root = Root::create(&config.path).map_err(|error| format!("the vault `{shown}`: {error}"))?;
-    let notes = Notes::open(root, &config.path).map_err(|error| format!("the vault `{shown}`: {error}"))?;
-    let sync = config.sync.as_ref().map(|sync| Syncing::open(sync, &config.path, notes.clone()));
-    // What is pushed is read by whoever reads the repository.
+    let notes =
+        NoteStore::open(root, &config.path).map_err(|error| format!("the vault `{shown}`: {error}"))?;
+    let sync = config.sync.as_ref().map(|sync| VaultSyncer::open(sync, &config.path, notes.clone()));
+    // Everyone with access to the repository reads what is pushed.
     let (reach, limits) =
-        if sync.is_some() { (Reach::Outside, WITH_GIT) } else { (Reach::Local, Limits::DEFAULT) };
+        if sync.is_some() { (Reach::Outside, WITH_GIT) } else { (Reach::Local, CallLimits::DEFAULT) };
     let written: &[Label] = if sync.is_some() { &[Label::Outward] } else { &[] };
     let vault = Arc::new(Vault { notes, sync });
     Ok(Family::new("vault")
@@ -235,24 +236,24 @@ pub(crate) fn family(config: &VaultConfig) -> Result<Family, crate::BoxError> {
 }
 
 impl Vault {
-    /// Brings the vault up to date where it is time to, and returns what the caller should know of that.
-    async fn fresh(&self) -> Option<String> {
+    /// Pulls if due, and returns a notice for the caller.
+    async fn pull_if_due(&self) -> Option<String> {
         match &self.sync {
-            Some(sync) => sync.before_read().await,
+            Some(sync) => sync.pull_if_stale().await,
             None => None,
         }
     }
 }
 
-async fn read(vault: Arc<Vault>, args: ReadArgs, _: CallCtx) -> Result<ReadNote, ToolError> {
-    let notice = vault.fresh().await;
+async fn read(vault: Arc<Vault>, args: ReadArgs, _: CallCtx) -> Result<NoteOutput, ToolError> {
+    let notice = vault.pull_if_due().await;
     blocking(move || {
         let place = resolve(&vault.notes, &args.path)?;
         let path = place.path();
         let content = text_of(&vault.notes, &place)?;
         let note = Note::parse(&content);
         let backlinks = vault.notes.backlinks(path).into_iter().take(BACKLINKS_MAX);
-        Ok(ReadNote(ReadFacts {
+        Ok(NoteOutput(ReadFacts {
             path: path.to_string(),
             title: note.title,
             aliases: note.aliases,
@@ -266,20 +267,20 @@ async fn read(vault: Arc<Vault>, args: ReadArgs, _: CallCtx) -> Result<ReadNote,
     .await
 }
 
-/// Finds a note by its path or, failing that, by its name.
-fn resolve(notes: &Arc<Notes>, asked: &str) -> Result<Place, ToolError> {
+/// Finds a note by its path or else by its name.
+fn resolve(notes: &Arc<NoteStore>, asked: &str) -> Result<VaultPath, ToolError> {
     let plain = asked.trim();
     let plain =
         plain.strip_prefix("[[").map_or(plain, |inner| note::link_target(inner.trim_end_matches("]]")));
-    let place = Place::parse(plain, "note")?;
-    match notes.root.open_unlinked(place.path()) {
+    let place = VaultPath::parse(plain, "note")?;
+    match notes.root.open_nofollow(place.path()) {
         // A folder may have the name of a note.
         Err(RootError::NotFound | RootError::IsDirectory) => {}
         _ => return Ok(place),
     }
     let found = notes.named(place.path().as_str());
     match found.as_slice() {
-        [only] => Place::of(only.clone()).ok_or_else(|| ToolError::not_found("note", asked)),
+        [only] => VaultPath::of(only.clone()).ok_or_else(|| ToolError::not_found("note", asked)),
         [] => Err(ToolError::not_found("note", asked)
             .hint("`vault_search` finds notes by what is in them, `vault_list` shows what exists")),
         many => {
@@ -297,24 +298,28 @@ fn resolve(notes: &Arc<Notes>, asked: &str) -> Result<Place, ToolError> {
     }
 }
 
-fn text_of(notes: &Notes, place: &Place) -> Result<String, ToolError> {
+fn text_of(notes: &NoteStore, place: &VaultPath) -> Result<String, ToolError> {
     let path = place.path();
-    let tell = |error: RootError| told(error, "note", path.as_str());
+    let tell = |error: RootError| vault_path_error(error, "note", path.as_str());
     let content =
-        notes.root.open_unlinked(path).and_then(|file| file.read(files::FILE_BYTES_MAX)).map_err(tell)?;
+        notes.root.open_nofollow(path).and_then(|file| file.read(files::FILE_BYTES_MAX)).map_err(tell)?;
     files::text(path, content)
 }
 
-async fn write(vault: Arc<Vault>, args: WriteArgs, _: CallCtx) -> Result<Said<WriteFacts>, ToolError> {
+async fn write(
+    vault: Arc<Vault>,
+    args: WriteArgs,
+    _: CallCtx,
+) -> Result<SummaryWithData<WriteFacts>, ToolError> {
     files::check_size(&args.content)?;
-    let place = Place::parse(&args.path, "note")?;
+    let place = VaultPath::parse(&args.path, "note")?;
     let message = message(&args.commit_message, &place)?;
     let Some(sync) = &vault.sync else {
         let (notes, target) = (vault.notes.clone(), place.clone());
         let written = blocking(move || {
             let written = notes.root.write(target.path(), args.content.as_bytes());
-            notes.look_at(target.path());
-            written.map_err(|error| told(error, "note", target.path().as_str()))
+            notes.reindex_path(target.path());
+            written.map_err(|error| vault_path_error(error, "note", target.path().as_str()))
         })
         .await?;
         let facts = WriteFacts {
@@ -323,20 +328,23 @@ async fn write(vault: Arc<Vault>, args: WriteArgs, _: CallCtx) -> Result<Said<Wr
             created: written.created,
             sync: None,
         };
-        return Ok(Said { sentence: format!("Wrote {} bytes to {}", facts.bytes, facts.path), facts });
+        return Ok(SummaryWithData {
+            sentence: format!("Wrote {} bytes to {}", facts.bytes, facts.path),
+            facts,
+        });
     };
     let (written, synced) = sync.write(place.clone(), args.content, message).await?;
-    let sentence = format!("Wrote {} bytes to {}; {}", written.bytes, place.path(), synced.told());
+    let sentence = format!("Wrote {} bytes to {}; {}", written.bytes, place.path(), synced.summary());
     let facts = WriteFacts {
         path: place.path().to_string(),
         bytes: written.bytes,
         created: written.created,
         sync: Some(synced),
     };
-    Ok(Said { sentence, facts })
+    Ok(SummaryWithData { sentence, facts })
 }
 
-fn message(given: &str, place: &Place) -> Result<String, ToolError> {
+fn message(given: &str, place: &VaultPath) -> Result<String, ToolError> {
     match given.trim() {
         "" => Ok(format!("Update {}", place.path().name().unwrap_or_default())),
         message if message.len() > MESSAGE_BYTES_MAX => {
@@ -350,34 +358,34 @@ fn message(given: &str, place: &Place) -> Result<String, ToolError> {
     }
 }
 
-async fn search(vault: Arc<Vault>, args: SearchArgs, _: CallCtx) -> Result<Json<Searched>, ToolError> {
+async fn search(vault: Arc<Vault>, args: SearchArgs, _: CallCtx) -> Result<Json<SearchResults>, ToolError> {
     if args.limit == 0 || args.limit > RESULTS_MAX {
-        let told = format!("invalid arguments: `limit` is {}, expected 1 to {RESULTS_MAX}", args.limit);
-        return Err(ToolError::invalid_args(told));
+        let message = format!("invalid arguments: `limit` is {}, expected 1 to {RESULTS_MAX}", args.limit);
+        return Err(ToolError::invalid_args(message));
     }
     let mut query = query::Query::parse(&args.query)?;
-    let folder = Place::parse(if args.path.is_empty() { "." } else { &args.path }, "folder")?;
+    let folder = VaultPath::parse(if args.path.is_empty() { "." } else { &args.path }, "folder")?;
     if !folder.path().is_root() {
         query.within(folder.path().as_str());
     }
-    let notice = vault.fresh().await;
+    let notice = vault.pull_if_due().await;
     blocking(move || {
-        let Hits { hits, total, notices } = search::run(&vault.notes, &query, args.limit);
+        let SearchHits { hits, total, notices } = search::run(&vault.notes, &query, args.limit);
         let notices: Vec<String> = notice.into_iter().chain(notices).collect();
         let results = hits.into_iter().map(|hit| SearchResult {
             path: hit.path.to_string(),
             title: hit.title,
-            // More digits would only look exact.
+            // More digits would suggest a precision that scores do not have.
             score: (hit.score * 100.0).round() / 100.0,
             excerpts: hit.excerpts,
         });
         let notice = (!notices.is_empty()).then(|| notices.join("; "));
-        Ok(Json(Searched { results: results.collect(), total, notice }))
+        Ok(Json(SearchResults { results: results.collect(), total, notice }))
     })
     .await
 }
 
-/// Runs what blocks on a thread that may.
+/// Runs blocking work on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {

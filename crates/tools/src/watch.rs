@@ -1,7 +1,7 @@
-//! Folders that tell when something in them changes.
+//! File watcher on inotify, with debounce.
 //!
-//! This stands on the kernel's inotify directly. The crate `notify` asks to hear of every opening of a file too
-//! and cannot be told otherwise, so each read by a tool would wake a thread, and reads are what tools do most.
+//! It uses inotify directly, because the `notify` crate always subscribes to opened files too: each read by a tool
+//! would wake a thread, and reads are the most frequent operation.
 
 use portcullis_core::root::is_temporary;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -16,14 +16,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How long changes are gathered before they are told: shorter than a person notices, longer than an editor's
-/// save takes with its several steps.
-const GATHER: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
-/// How many paths one batch names. Beyond it, whoever listens looks at everything.
+/// Debounce time: shorter than a person notices, longer than the several steps of an editor's save.
+const DEBOUNCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// Paths in one batch. Beyond it, the listener rescans everything.
 const TOUCHED_MAX: usize = 4_096;
-/// How many folders are watched; the usual limit of a user is 8,192 to a million, and others want some too.
+/// Watched folders. The usual limit per user is 8,192 to a million, shared with other programs.
 const FOLDERS_MAX: usize = 4_096;
-/// Room for a few dozen events with the longest names.
+/// Enough for a few dozen events with the longest names.
 const BUFFER_BYTES: usize = 16 * 1024;
 
 const CHANGES: WatchFlags = WatchFlags::CREATE
@@ -34,56 +33,56 @@ const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::ONLYDIR)
     .union(WatchFlags::DONT_FOLLOW);
 
-/// The folders that are watched.
-pub(crate) struct Folders {
+/// An inotify instance with its watched folders.
+pub(crate) struct FolderWatcher {
     inotify: OwnedFd,
     paths: HashMap<i32, PathBuf>,
 }
 
-/// What changed within a short time.
+/// The changes within one debounce interval.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct ChangeBatch {
     pub(crate) touched: BTreeSet<PathBuf>,
-    /// A folder came, went or moved, so there may be changes below it that nobody told of.
+    /// A folder was created, removed or moved, so changes below it may be missing.
     pub(crate) folders_changed: bool,
-    /// More happened than could be told.
+    /// The kernel queue or the batch overflowed.
     pub(crate) lost: bool,
 }
 
-/// Whether a folder is watched only from now on.
+/// Whether a folder was watched before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Added {
+pub(crate) enum WatchStatus {
     New,
     Known,
 }
 
-/// Keeps a watch going until it is dropped.
-pub(crate) struct Watch {
+/// Keeps the watch thread running until dropped.
+pub(crate) struct WatchGuard {
     stop: Arc<OwnedFd>,
 }
 
-impl Folders {
-    pub(crate) fn new() -> io::Result<Folders> {
-        Ok(Folders {
+impl FolderWatcher {
+    pub(crate) fn new() -> io::Result<FolderWatcher> {
+        Ok(FolderWatcher {
             inotify: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
             paths: HashMap::new(),
         })
     }
 
-    /// Watches a folder, but not those in it. To add it again does no harm, and tells of a new path.
-    pub(crate) fn add(&mut self, folder: &Path) -> io::Result<Added> {
+    /// Watches a folder, not recursively. Adding it again is harmless, and updates its path.
+    pub(crate) fn add(&mut self, folder: &Path) -> io::Result<WatchStatus> {
         let descriptor = inotify::add_watch(&self.inotify, folder, CHANGES)?;
         let is_new = !self.paths.contains_key(&descriptor);
         if is_new && self.paths.len() >= FOLDERS_MAX {
             inotify::remove_watch(&self.inotify, descriptor)?;
-            return Err(io::Error::other(format!("at most {FOLDERS_MAX} folders are watched")));
+            return Err(io::Error::other(format!("at most {FOLDERS_MAX} folders can be watched")));
         }
         self.paths.insert(descriptor, folder.to_owned());
-        Ok(if is_new { Added::New } else { Added::Known })
+        Ok(if is_new { WatchStatus::New } else { WatchStatus::Known })
     }
 
-    /// Moves all that has happened so far into `batch`.
-    fn drain(&mut self, batch: &mut Batch) {
+    /// Moves all pending events into `batch`.
+    fn drain(&mut self, batch: &mut ChangeBatch) {
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let mut reader = Reader::new(&self.inotify, &mut buffer);
         loop {
@@ -120,19 +119,19 @@ impl Folders {
     }
 }
 
-impl Batch {
+impl ChangeBatch {
     fn is_empty(&self) -> bool {
         self.touched.is_empty() && !self.lost
     }
 }
 
-impl Watch {
-    /// Hands every batch of changes to `tell`, on a thread that ends when the watch is dropped.
+impl WatchGuard {
+    /// Calls `tell` with every batch, on a thread that ends when the guard is dropped.
     pub(crate) fn start(
         name: &str,
-        mut folders: Folders,
-        mut tell: impl FnMut(&mut Folders, Batch) + Send + 'static,
-    ) -> io::Result<Watch> {
+        mut folders: FolderWatcher,
+        mut tell: impl FnMut(&mut FolderWatcher, ChangeBatch) + Send + 'static,
+    ) -> io::Result<WatchGuard> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let stopped = stop.clone();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -145,25 +144,25 @@ impl Watch {
                     Ok(_) if !sources[0].revents().is_empty() => return,
                     Ok(_) => {}
                 }
-                // The kernel gathers meanwhile; the thread sleeps on, unless it is told to end.
-                match poll(&mut [PollFd::new(&*stopped, PollFlags::IN)], Some(&GATHER)) {
+                // Debounce: the kernel queues events while the thread sleeps, unless it is stopped.
+                match poll(&mut [PollFd::new(&*stopped, PollFlags::IN)], Some(&DEBOUNCE)) {
                     Ok(0) | Err(Errno::INTR) => {}
                     Ok(_) | Err(_) => return,
                 }
-                let mut batch = Batch::default();
+                let mut batch = ChangeBatch::default();
                 folders.drain(&mut batch);
                 if !batch.is_empty() {
                     tell(&mut folders, batch);
                 }
             }
         })?;
-        Ok(Watch { stop })
+        Ok(WatchGuard { stop })
     }
 }
 
-impl Drop for Watch {
+impl Drop for WatchGuard {
     fn drop(&mut self) {
-        // Cannot fail: the counter is nowhere near its end.
+        // Cannot fail: the counter is far from its maximum.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 }
@@ -174,18 +173,19 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    /// Far beyond what a batch takes; only a broken watch gets there.
+    /// A timeout that only a broken watch reaches.
     const PATIENCE: Duration = Duration::from_secs(20);
 
     #[test]
     fn changes_are_told_once_and_the_thread_ends_with_the_watch() {
         let folder = tempfile::tempdir().unwrap();
-        let mut folders = Folders::new().unwrap();
+        let mut folders = FolderWatcher::new().unwrap();
         folders.add(folder.path()).unwrap();
         let (sender, receiver) = mpsc::sync_channel(16);
-        let watch = Watch::start("test-watch", folders, move |_, batch| sender.send(batch).unwrap()).unwrap();
+        let watch =
+            WatchGuard::start("test-watch", folders, move |_, batch| sender.send(batch).unwrap()).unwrap();
 
-        // Reads and writes in progress are not changes.
+        // Temporary files of writes are not changes.
         std::fs::write(folder.path().join(format!(".portcullis-{}.tmp", "a".repeat(32))), "x").unwrap();
         for _ in 0..10 {
             std::fs::write(folder.path().join("notes.md"), "x").unwrap();

@@ -1,31 +1,33 @@
-//! Pages of the web, as text.
+//! `web_fetch`: web pages as Markdown.
 //!
-//! Whatever comes back was written by a stranger, for a model to read: it is marked as such, in the text and in the data.
-//! Where a page lies is the business of `portcullis_egress`; here it is only read.
+//! A page is untrusted input for a model, and is marked as such in text and data (prompt injection).
+//! `portcullis_egress` guards which hosts are reached; here the page is only converted.
 
+mod body_kind;
 mod charset;
-mod cut;
-mod kind;
-mod lines;
 mod markdown;
-mod page;
+mod markdown_writer;
+mod page_tree;
 mod readable;
 mod robots;
 mod table;
 mod tag;
 #[cfg(test)]
 mod tests;
+mod text_slice;
 #[cfg(test)]
-pub(crate) use tests::site::{Site, answer, html};
+pub(crate) use tests::site::{WebFixtureSite, answer, html};
 
-use kind::BodyKind;
-use page::Page;
+use body_kind::BodyKind;
+use page_tree::PageTree;
 use portcullis_core::{
-    CallCtx, Clock, Effect, ErrorKind, Example, Family, Fault, Label, Limits, Reach, Said, ToolError,
-    ToolSpec,
+    CallCtx, CallLimits, Clock, Effect, ErrorKind, ErrorOrigin, Example, Family, Label, Reach,
+    SummaryWithData, ToolError, ToolSpec,
 };
-use portcullis_egress::{Egress, EgressError, Fetched, Fill, HostFilter, PlainHttp, Url, header};
-use robots::{Known, ROBOTS_BYTES_MAX, Robots};
+use portcullis_egress::{
+    EgressClient, EgressError, EgressResponse, HostFilter, PlainHttp, SecretTemplate, Url, header,
+};
+use robots::{ROBOTS_BYTES_MAX, Robots, RobotsCache};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -43,21 +45,21 @@ const FETCH: ToolSpec = ToolSpec {
                   the next.",
     effect: Effect::Read,
     reach: Reach::Outside,
-    // The client gives up after 25 s, on the rules of a site and on a page.
-    limits: Limits { deadline_ms: 60_000, ..Limits::DEFAULT },
+    // The HTTP client times out after 25 s, for robots.txt and for the page.
+    limits: CallLimits { deadline_ms: 60_000, ..CallLimits::DEFAULT },
     example: Example { what: "Read a page", arguments: r#"{"url": "https://example.com/"}"# },
 };
 
-/// What a server is asked for, best first.
+/// The `Accept` header, best first.
 const ACCEPTED: &str = "text/markdown, text/html;q=0.9, application/xhtml+xml;q=0.9, application/json;q=0.8, text/*;q=0.8, */*;q=0.1";
 const LENGTH_DEFAULT: usize = 50_000;
-/// Fits, twice and with all its bytes, in what a tool may answer.
+/// Fits twice into the output limit of a tool, with multi-byte characters.
 const LENGTH_MAX: usize = 1_000_000;
-/// Pages that are converted at the same time.
+/// Concurrent conversions.
 const CONVERSIONS_MAX: usize = 4;
 /// An ordinary page takes a hundredth of it.
 const CONVERSION_TIME_MAX: Duration = Duration::from_secs(5);
-/// Around what a stranger wrote. The same words within it are changed, so that it cannot end itself.
+/// The tag around untrusted text. It is replaced within the text, so that a page cannot close it.
 const MARK: &str = "untrusted-content";
 
 #[derive(Deserialize, JsonSchema)]
@@ -104,18 +106,18 @@ struct FetchFacts {
     incomplete: bool,
 }
 
-/// How pages are fetched.
+/// Configuration of `web_fetch`.
 #[derive(Clone)]
 pub struct WebConfig {
-    pub egress: Arc<Egress>,
+    pub egress: Arc<EgressClient>,
     pub clock: Arc<dyn Clock>,
     pub plain_http: PlainHttp,
     pub respect_robots: bool,
-    /// Replaces the client's own.
+    /// Replaces the default `User-Agent`.
     pub user_agent: Option<String>,
-    /// Domains that may be asked, with all below them; any if empty.
+    /// Allowed domains with their subdomains; any if empty.
     pub allow: Vec<String>,
-    /// Domains that may not.
+    /// Denied domains.
     pub deny: Vec<String>,
 }
 
@@ -128,7 +130,7 @@ impl fmt::Debug for WebConfig {
 struct Web {
     config: WebConfig,
     hosts: HostFilter,
-    robots: Known,
+    robots: RobotsCache,
     conversions: Arc<Semaphore>,
 }
 
@@ -143,18 +145,22 @@ pub(crate) fn family(config: &WebConfig) -> Family {
     let hosts = move |host: &str| (allow.is_empty() || is_one_of(&allow, host)) && !is_one_of(&deny, host);
     let web = Arc::new(Web {
         hosts: Arc::new(hosts),
-        robots: Known::new(config.clock.clone()),
+        robots: RobotsCache::new(config.clock.clone()),
         conversions: Arc::new(Semaphore::new(CONVERSIONS_MAX)),
         config: config.clone(),
     });
     Family::new("web").tool(FETCH, &web, fetch).labelled(&[Label::Untrusted, Label::Outward])
 }
 
-async fn fetch(web: Arc<Web>, args: FetchArgs, ctx: CallCtx) -> Result<Said<FetchFacts>, ToolError> {
+async fn fetch(
+    web: Arc<Web>,
+    args: FetchArgs,
+    ctx: CallCtx,
+) -> Result<SummaryWithData<FetchFacts>, ToolError> {
     if args.max_length == 0 || args.max_length > LENGTH_MAX {
-        let told =
+        let message =
             format!("invalid arguments: `max_length` is {}, expected 1 to {LENGTH_MAX}", args.max_length);
-        return Err(ToolError::invalid_args(told));
+        return Err(ToolError::invalid_args(message));
     }
     web.check_robots(&args.url, &ctx).await?;
     let fetched = web.get(&args.url, &ctx).body_if(is_readable).send().await?;
@@ -170,12 +176,11 @@ async fn fetch(web: Arc<Web>, args: FetchArgs, ctx: CallCtx) -> Result<Said<Fetc
     };
     let url = fetched.final_url;
     let text = web.readable(body, content_type.clone(), url.clone()).await?;
-    let Some(part) = cut::part(&text.content, args.start_index, args.max_length) else {
+    let Some(part) = text_slice::part(&text.content, args.start_index, args.max_length) else {
         let total = text.content.chars().count();
-        let told = format!("`start_index` is {}, but the page has {total} characters", args.start_index);
-        return Err(
-            ToolError::invalid_args(told).hint("begin again with `start_index` 0; the page may have changed")
-        );
+        let message = format!("`start_index` is {}, but the page has {total} characters", args.start_index);
+        return Err(ToolError::invalid_args(message)
+            .hint("begin again with `start_index` 0; the page may have changed"));
     };
     let facts = FetchFacts {
         url: url.to_string(),
@@ -190,11 +195,11 @@ async fn fetch(web: Arc<Web>, args: FetchArgs, ctx: CallCtx) -> Result<Said<Fetc
         total_length: part.total,
         incomplete: text.incomplete,
     };
-    Ok(Said { sentence: told(&facts), facts })
+    Ok(SummaryWithData { sentence: page_text(&facts), facts })
 }
 
-/// Says it all in text: first what we know, then what a stranger wrote, then how to go on.
-fn told(facts: &FetchFacts) -> String {
+/// Renders the result as text: the trusted facts first, then the page, then how to continue.
+fn page_text(facts: &FetchFacts) -> String {
     let mut text = format!("URL: {}\n", facts.url);
     if let Some(from) = &facts.redirected_from {
         text += &format!("Redirected from: {from}\n");
@@ -215,24 +220,24 @@ fn told(facts: &FetchFacts) -> String {
     text
 }
 
-/// What a page says.
-struct Readable {
+/// The converted text of a page.
+struct ReadableText {
     title: Option<String>,
     content: String,
     incomplete: bool,
 }
 
 impl Web {
-    fn get<'a>(&'a self, url: &str, ctx: &CallCtx) -> portcullis_egress::Request<'a> {
-        let request = self.config.egress.get(url).header(header::ACCEPT, Fill::text(ACCEPTED));
+    fn get<'a>(&'a self, url: &str, ctx: &CallCtx) -> portcullis_egress::EgressRequest<'a> {
+        let request = self.config.egress.get(url).header(header::ACCEPT, SecretTemplate::text(ACCEPTED));
         let request = match &self.config.user_agent {
-            Some(name) => request.header(header::USER_AGENT, Fill::text(name)),
+            Some(name) => request.header(header::USER_AGENT, SecretTemplate::text(name)),
             None => request,
         };
         request.plain_http(self.config.plain_http).only_hosts(self.hosts.clone()).cancelled_by(&ctx.cancel)
     }
 
-    /// Asks a site for its rules, where we keep them. An address that is none is refused later, in better words.
+    /// Checks robots.txt, if configured. An invalid URL is refused later, with a better error.
     async fn check_robots(&self, url: &str, ctx: &CallCtx) -> Result<(), ToolError> {
         let Some(url) = Url::parse(url).ok().filter(|url| self.config.respect_robots && url.has_host())
         else {
@@ -263,12 +268,12 @@ impl Web {
     async fn robots_of(&self, site: &str, ctx: &CallCtx) -> Result<Robots, ToolError> {
         let fetched = self.get(&format!("{site}/robots.txt"), ctx).bytes_max(ROBOTS_BYTES_MAX).send().await;
         match fetched {
-            Ok(Fetched { status: 200..300, body, .. }) => {
+            Ok(EgressResponse { status: 200..300, body, .. }) => {
                 Ok(Robots::parse(&String::from_utf8_lossy(&body.unwrap_or_default())))
             }
-            Ok(Fetched { status: 500.., .. })
+            Ok(EgressResponse { status: 500.., .. })
             | Err(EgressError::Timeout { .. } | EgressError::Connect { .. }) => Ok(Robots::Nothing),
-            // None is there, or what is there is not usable; neither forbids anything.
+            // No robots.txt, or an unusable one, forbids nothing (RFC 9309).
             Ok(_)
             | Err(
                 EgressError::TooLarge { .. } | EgressError::Bomb { .. } | EgressError::ManyRedirects { .. },
@@ -277,11 +282,17 @@ impl Web {
         }
     }
 
-    /// Makes text of a body, on a thread that may take a while.
-    async fn readable(&self, body: Vec<u8>, content_type: String, url: Url) -> Result<Readable, ToolError> {
+    /// Converts a body on a blocking thread.
+    async fn readable(
+        &self,
+        body: Vec<u8>,
+        content_type: String,
+        url: Url,
+    ) -> Result<ReadableText, ToolError> {
         let permit = self.conversions.clone().acquire_owned().await.map_err(ToolError::internal)?;
-        let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
-        let budget = Budget { until: Instant::now() + CONVERSION_TIME_MAX, given_up: given_up.0.clone() };
+        let given_up = AbandonOnDrop(Arc::new(AtomicBool::new(false)));
+        let budget =
+            ConversionBudget { until: Instant::now() + CONVERSION_TIME_MAX, given_up: given_up.0.clone() };
         let converting = tokio::task::spawn_blocking(move || {
             let done = convert(body, &content_type, &url, &budget);
             drop(permit);
@@ -291,71 +302,76 @@ impl Web {
     }
 }
 
-/// How long a conversion may go on.
-struct Budget {
+/// The time limit of a conversion.
+struct ConversionBudget {
     until: Instant,
     given_up: Arc<AtomicBool>,
 }
 
-impl Budget {
+impl ConversionBudget {
     fn is_spent(&self) -> bool {
         self.given_up.load(Ordering::Relaxed) || Instant::now() > self.until
     }
 }
 
-/// Tells a conversion that nobody waits for it any more.
-struct GivenUp(Arc<AtomicBool>);
+/// Cancels a conversion whose caller has gone.
+struct AbandonOnDrop(Arc<AtomicBool>);
 
-impl Drop for GivenUp {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-fn convert(body: Vec<u8>, content_type: &str, url: &Url, budget: &Budget) -> Result<Readable, ToolError> {
-    let (kind, charset) = kind::of(content_type, &body);
+fn convert(
+    body: Vec<u8>,
+    content_type: &str,
+    url: &Url,
+    budget: &ConversionBudget,
+) -> Result<ReadableText, ToolError> {
+    let (kind, charset) = body_kind::of(content_type, &body);
     let bytes = body.len();
     let readable = match kind {
         BodyKind::Binary => return Err(refused_type(content_type, Some(bytes as u64))),
         BodyKind::Text => {
-            Readable { title: None, content: charset::decode(&body, charset), incomplete: false }
+            ReadableText { title: None, content: charset::decode(&body, charset), incomplete: false }
         }
         BodyKind::Html => {
             let html = charset::decode(&body, charset);
-            // Two copies of a large page are one too many.
+            // Freed before parsing, to keep only one copy of a large page.
             drop(body);
             of_html(&html, url, budget)
         }
     };
-    Ok(Readable {
-        content: harmless(&readable.content),
-        title: readable.title.map(|title| harmless(&title)),
+    Ok(ReadableText {
+        content: sanitize(&readable.content),
+        title: readable.title.map(|title| sanitize(&title)),
         ..readable
     })
 }
 
-fn of_html(html: &str, url: &Url, budget: &Budget) -> Readable {
-    let page = Page::parse(html, budget);
+fn of_html(html: &str, url: &Url, budget: &ConversionBudget) -> ReadableText {
+    let page = PageTree::parse(html, budget);
     let base = page.base.as_deref().and_then(|base| url.join(base).ok());
     let shown = readable::readable(&page);
     let (markdown, complete) = markdown::markdown(&page, &shown, base.as_ref().unwrap_or(url), budget);
     let title = if page.title.trim().is_empty() { &page.social_title } else { &page.title };
     let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
     let title = (!title.is_empty()).then_some(title);
-    // A page that shows its title as a heading needs it once.
+    // A title that the page shows as a heading is not repeated.
     let has_heading = markdown.starts_with("# ") || markdown.contains("\n# ");
     let content = match &title {
         Some(title) if !has_heading && markdown.is_empty() => format!("# {title}"),
         Some(title) if !has_heading => format!("# {title}\n\n{markdown}"),
         _ => markdown,
     };
-    Readable { title, content, incomplete: page.cut || !complete }
+    ReadableText { title, content, incomplete: page.cut || !complete }
 }
 
-/// Takes out what a reader cannot see but a model can, and what would look like the end of the page.
-fn harmless(text: &str) -> String {
-    let mut shown = portcullis_core::text::cleaned(text);
-    // In ASCII lower case, places are the same.
+/// Removes hidden characters, and defuses the closing tag of the untrusted block.
+fn sanitize(text: &str) -> String {
+    let mut shown = portcullis_core::hidden_chars::strip_hidden(text);
+    // ASCII lower-casing keeps byte offsets.
     let lower = shown.to_ascii_lowercase();
     let places: Vec<usize> = lower.match_indices(MARK).map(|(at, _)| at).collect();
     for at in places.into_iter().rev() {
@@ -367,29 +383,29 @@ fn harmless(text: &str) -> String {
 fn is_readable(status: u16, headers: &header::HeaderMap) -> bool {
     let content_type =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    (200..300).contains(&status) && kind::may_be_text(content_type)
+    (200..300).contains(&status) && body_kind::may_be_text(content_type)
 }
 
-fn content_type(fetched: &Fetched) -> String {
+fn content_type(fetched: &EgressResponse) -> String {
     let value = fetched.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    // What a server says is a stranger's text too, and goes where it is short.
+    // The header is untrusted too, so it is truncated.
     value.unwrap_or_default().chars().take(100).collect()
 }
 
-fn length(fetched: &Fetched) -> Option<u64> {
+fn length(fetched: &EgressResponse) -> Option<u64> {
     fetched.headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 fn refused_type(content_type: &str, bytes: Option<u64>) -> ToolError {
-    let name = kind::mime(content_type);
+    let name = body_kind::mime(content_type);
     let name = if name.is_empty() { "of no known type".to_owned() } else { format!("`{name}`") };
     let size = bytes.map_or("an unknown number of".to_owned(), |bytes| bytes.to_string());
     ToolError::new(ErrorKind::Upstream, format!("the page is {name} with {size} bytes, which is not text"))
         .hint("look for a page in HTML or text with the same contents")
 }
 
-/// Says what a status means for the one who asked.
-fn refused_status(fetched: &Fetched) -> ToolError {
+/// Maps a status to a tool error.
+fn refused_status(fetched: &EgressResponse) -> ToolError {
     let (status, host) = (fetched.status, fetched.final_url.host_str().unwrap_or_default());
     let reason = portcullis_egress::reason(status);
     let wish = fetched.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
@@ -406,8 +422,8 @@ fn refused_status(fetched: &Fetched) -> ToolError {
         _ => (ErrorKind::Upstream, "check the address; the site does not answer this one"),
     };
     let mut error = ToolError::new(kind, format!("`{host}` answered {status}{reason}")).hint(hint);
-    // Whatever it is, it is the site's and not the hub's.
-    error.fault = Fault::Upstream;
+    // The fault is the site's, not the hub's.
+    error.fault = ErrorOrigin::Upstream;
     error.retry_after = wish.filter(|_| status == 503);
     error
 }

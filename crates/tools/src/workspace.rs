@@ -1,14 +1,14 @@
-//! Files under the workspace root, as tools and as resources.
+//! `workspace_*`: files under the workspace root, as tools and as resources.
 
-mod address;
 mod changes;
+mod file_uri;
 mod resources;
 
 use crate::files;
 use portcullis_core::root::{FileKind, RootError, RootedPath};
 use portcullis_core::{
-    CallCtx, Changes, Effect, Example, Family, Json, Label, Limits, Reach, Root, Said, Text, ToolError,
-    ToolSpec,
+    CallCtx, CallLimits, ChangeNotifier, Effect, Example, Family, Json, Label, Reach, Root, SummaryWithData,
+    Text, ToolError, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ const READ: ToolSpec = ToolSpec {
                   its path. Only UTF-8 text of up to 1 MiB can be read.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example { what: "Read a note", arguments: r#"{"path": "notes/hello.md"}"# },
 };
 
@@ -34,7 +34,7 @@ const WRITE: ToolSpec = ToolSpec {
                   Returns how many bytes were written.",
     effect: Effect::Write,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example {
         what: "Write a note",
         arguments: r##"{"path": "notes/hello.md", "content": "# Hello\n"}"##,
@@ -48,11 +48,11 @@ const LIST: ToolSpec = ToolSpec {
                   It does not look into the folders in it; list those by their own path.",
     effect: Effect::Read,
     reach: Reach::Local,
-    limits: Limits::DEFAULT,
+    limits: CallLimits::DEFAULT,
     example: Example { what: "List the whole workspace", arguments: "{}" },
 };
 
-/// How many entries one list holds. More than a model wants to read; `truncated` says that there are others.
+/// Entries of one list. More than a model wants to read; `truncated` says if there are more.
 const ENTRIES_MAX: usize = 1_000;
 
 #[derive(Deserialize, JsonSchema)]
@@ -94,28 +94,28 @@ struct WriteFacts {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Listed {
+struct WorkspaceListing {
     /// Path of the folder, relative to the workspace; `.` is the workspace itself.
     path: String,
     /// What is in the folder, folders first, then by name.
-    entries: Vec<ListedEntry>,
+    entries: Vec<WorkspaceEntry>,
     /// Whether the folder holds more than is listed here.
     truncated: bool,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct ListedEntry {
+struct WorkspaceEntry {
     /// The name, without the path of the folder.
     name: String,
     /// What it is; only a `file` can be read and only a `directory` listed.
-    kind: ListedKind,
+    kind: WorkspaceEntryKind,
     /// Size in bytes; 0 for what is not a file.
     size: u64,
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum ListedKind {
+enum WorkspaceEntryKind {
     File,
     Directory,
     Other,
@@ -125,7 +125,7 @@ struct Workspace {
     root: Root,
 }
 
-pub(crate) fn family(root: Root, host: &Path, changes: Changes) -> Family {
+pub(crate) fn family(root: Root, host: &Path, changes: ChangeNotifier) -> Family {
     let workspace = Arc::new(Workspace { root: root.clone() });
     Family::new("workspace")
         .tool(READ, &workspace, read)
@@ -137,51 +137,59 @@ pub(crate) fn family(root: Root, host: &Path, changes: Changes) -> Family {
 }
 
 async fn read(workspace: Arc<Workspace>, args: ReadArgs, _: CallCtx) -> Result<Text, ToolError> {
-    let tell = |error: RootError| told(error, "file", &args.path);
+    let tell = |error: RootError| workspace_path_error(error, "file", &args.path);
     let path = RootedPath::parse(&args.path).map_err(tell)?;
     let content = files::read(&workspace.root, &path).await.map_err(tell)?;
     let text = files::text(&path, content);
     text.map(Text)
-        .map_err(|error| error.hint(format!("the resource `{}` gives it in base64", address::of(&path))))
+        .map_err(|error| error.hint(format!("the resource `{}` gives it in base64", file_uri::of(&path))))
 }
 
 async fn write(
     workspace: Arc<Workspace>,
     args: WriteArgs,
     _: CallCtx,
-) -> Result<Said<WriteFacts>, ToolError> {
+) -> Result<SummaryWithData<WriteFacts>, ToolError> {
     files::check_size(&args.content)?;
-    let tell = |error: RootError| told(error, "file", &args.path);
+    let tell = |error: RootError| workspace_path_error(error, "file", &args.path);
     let path = RootedPath::parse(&args.path).map_err(tell)?;
     let (root, target) = (workspace.root.clone(), path.clone());
     let written =
         files::blocking(move || root.write(&target, args.content.as_bytes())).await.map_err(tell)?;
-    Ok(Said {
+    Ok(SummaryWithData {
         sentence: format!("Wrote {} bytes to {path}", written.bytes),
         facts: WriteFacts { path: path.to_string(), bytes: written.bytes, created: written.created },
     })
 }
 
-async fn list(workspace: Arc<Workspace>, args: ListArgs, _: CallCtx) -> Result<Json<Listed>, ToolError> {
-    let tell = |error: RootError| told(error, "folder", &args.path);
-    // A model that wants the workspace itself may well say so with nothing.
+async fn list(
+    workspace: Arc<Workspace>,
+    args: ListArgs,
+    _: CallCtx,
+) -> Result<Json<WorkspaceListing>, ToolError> {
+    let tell = |error: RootError| workspace_path_error(error, "folder", &args.path);
+    // A model may give an empty path for the workspace itself.
     let asked = if args.path.is_empty() { "." } else { &args.path };
     let path = RootedPath::parse(asked).map_err(tell)?;
     let (root, target) = (workspace.root.clone(), path.clone());
     let listed = files::blocking(move || root.list(&target, ENTRIES_MAX)).await.map_err(tell)?;
-    let entries = listed.entries.into_iter().map(|entry| ListedEntry {
+    let entries = listed.entries.into_iter().map(|entry| WorkspaceEntry {
         name: entry.name,
         kind: match entry.kind {
-            FileKind::File => ListedKind::File,
-            FileKind::Directory => ListedKind::Directory,
-            FileKind::Link | FileKind::Pipe | FileKind::Device | FileKind::Other => ListedKind::Other,
+            FileKind::File => WorkspaceEntryKind::File,
+            FileKind::Directory => WorkspaceEntryKind::Directory,
+            FileKind::Link | FileKind::Pipe | FileKind::Device | FileKind::Other => WorkspaceEntryKind::Other,
         },
         size: entry.size,
     });
-    Ok(Json(Listed { path: path.to_string(), entries: entries.collect(), truncated: listed.truncated }))
+    Ok(Json(WorkspaceListing {
+        path: path.to_string(),
+        entries: entries.collect(),
+        truncated: listed.truncated,
+    }))
 }
 
-fn told(error: RootError, what: &str, path: &str) -> ToolError {
+fn workspace_path_error(error: RootError, what: &str, path: &str) -> ToolError {
     error.into_tool_error(what, path, LIST.name)
 }
 

@@ -1,63 +1,59 @@
-//! Other MCP servers behind the same gate.
+//! MCP client side: upstream servers behind the gate.
 //!
-//! Each configured server is one [`Upstream`]: a provider like any native family, with a task that connects it,
-//! keeps it connected and says how it stands. What a server answers is passed on as it came; what it says of its
-//! tools is made safe to show first. Nothing here decides whether a call may run: the gate did. But what no person
-//! has looked at is not offered to the gate.
+//! Each configured server is an [`Upstream`], a provider like any native family. Results are passed on as they came;
+//! definitions are sanitised before anyone sees them. Nothing here decides whether a call may run: the gate did. But a
+//! definition that no administrator has trusted is not offered to the gate.
+//!
+//! Code map. A folder imports only folders below it; `layers_tests.rs` checks that.
+//!
+//! | folder | job |
+//! |---|---|
+//! | `provider` | [`Upstream`]: a configured server as a provider, shared or one for each client |
+//! | `supervise` | start, connect, backoff, health, leases, idle stop, per-client servers |
+//! | `subscribe` | resource subscriptions, in the way of either era |
+//! | `call` | one call: request, input rounds, tasks, suspended calls |
+//! | `catalog` | lists, change detection, cache, names, what clients see |
+//! | `spec`, `status` | configuration and status of one server |
+//! | `trust` | pins, quarantine, identity of a server |
+//! | `rpc` | handshake, demultiplexer, pending requests, outbound queue |
+//! | `oauth` | logins and tokens for servers over HTTP |
+//! | `transport` | child process over stdio, streamable HTTP, legacy HTTP+SSE |
+//! | `sanitize`, `backoff`, `shutdown`, `program_digests` | used by all |
 
-mod ancestry;
-mod asides;
-mod cancelled_calls;
+mod backoff;
+mod call;
 mod catalog;
-mod clean;
-mod connection;
-mod drive;
-mod elicitation;
-mod flaws;
-mod greet;
-mod guardian;
-mod heard;
-mod http;
-mod inbox;
-mod input;
-mod link;
-mod linked;
-mod listen;
-mod lists;
-mod live;
-mod names;
 mod oauth;
-mod outside;
-mod own;
-mod patience;
+mod program_digests;
 mod provider;
-mod recall;
-mod server;
-mod shape;
-mod slot;
+mod rpc;
+mod sanitize;
+mod shutdown;
 mod spec;
 mod status;
-mod stdio;
 mod subscribe;
 mod supervise;
-mod task;
-mod template;
-mod too_long;
+mod transport;
 mod trust;
-mod uses;
 
-pub use ancestry::is_behind;
-pub use guardian::{HubMark, Processes, stand_by};
+pub use catalog::{pinned_names, pinned_tools};
 pub use oauth::{
-    About, ClientKind, ClientSecret, Consent, Keep, LoggedOut, Login, OAuth, OAuthError, OAuthSpec,
-    TokenMethod, Tokens, Turn,
+    ClientKind, ClientSecret, Consent, Login, LoginLock, LoginMetadata, LoginStore, LogoutReport, OAuth,
+    OAuthError, OAuthSpec, TokenMethod, TokenRevocation,
 };
+pub use program_digests::ProgramDigests;
 pub use provider::Upstream;
-pub use server::{pinned_names, pinned_tools};
-pub use spec::{
-    Folder, HeaderSpec, HttpSpec, PerClient, Program, ServerSpec, Start, StdioSpec, TransportSpec, Values,
-    effect_of, labels_of, lists,
+pub use shutdown::Shutdown;
+pub use spec::{PerClient, ServerSpec, StartPolicy, effect_of, labels_of, lists};
+pub use status::{ClientStatus, ServerStatus, StatusKind};
+pub use transport::ancestry::is_server_descendant;
+pub use transport::guardian::{HubMark, Processes, run_guardian};
+pub use transport::stdio::USUAL_PLACES;
+pub use transport::{
+    Credentials, CredentialsError, HeaderSpec, HttpSpec, ProgramLookup, StdioSpec, TransportSpec,
+    ValueResolver, WorkingDir,
 };
-pub use status::{ClientStatus, Status, StatusKind};
-pub use stdio::{USUAL_PLACES, end_processes};
-pub use trust::{Quarantined, Trust};
+pub use trust::{QuarantinedItem, Trust};
+
+#[cfg(test)]
+mod layers_tests;

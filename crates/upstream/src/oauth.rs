@@ -1,14 +1,14 @@
-//! Tokens for servers that want to know who we are.
+//! OAuth client: tokens for upstream servers that want a login.
 //!
-//! The hub shows a token that it has, and renews it before it expires. To get the first one a person logs in: by
-//! `portcullis mcp auth`, or wherever else there is a [`Consent`]. What is kept of a login is bound to who made it and
-//! to what it is for ([`About`]), and is shown to nobody else.
+//! The hub sends a token that it has, and renews it before it expires. To get the first one a person logs in: by
+//! `portcullis mcp auth`, or through any other [`Consent`]. A login is bound to its issuer and its resource
+//! ([`LoginMetadata`]), and is sent to no other.
 //!
-//! Written here rather than taken from a library: every address on the way was chosen by the server or by someone it
-//! named, so every request has to take the road of `portcullis_egress`, which resolves, checks and pins. The `auth` part
-//! of rmcp brings reqwest, which connects by itself, and does not say `iss`, `resource` and step-up in the way the
-//! newest revision wants them; the `oauth2` crate has a pluggable client, but neither discovery nor registration, and
-//! what it would save is the encoding of two forms.
+//! Written here rather than taken from a library: every URL on the way was chosen by the server or by a party that
+//! it named, so every request has to go through `portcullis_egress`, which resolves, checks and pins (SSRF). The
+//! `auth` part of rmcp brings reqwest, which connects by itself, and does not handle `iss`, `resource` and step-up
+//! as the newest revision requires; the `oauth2` crate has a pluggable client, but neither discovery nor
+//! registration, and would save the encoding of two forms.
 
 mod account;
 mod address;
@@ -17,61 +17,60 @@ mod challenge;
 mod client;
 mod discovery;
 mod error;
-mod keep;
 mod login;
+mod login_store;
 mod renewals;
 mod revoke;
 mod tokens;
 
 pub use error::OAuthError;
-pub use keep::{About, ClientKind, Keep, Login, TokenMethod, Turn};
-pub use revoke::{LoggedOut, Tokens};
+pub use login_store::{ClientKind, Login, LoginLock, LoginMetadata, LoginStore, TokenMethod};
+pub use revoke::{LogoutReport, TokenRevocation};
 
-use crate::clean::one_line;
-use crate::connection::LinkError;
-use crate::link::Credentials;
-use crate::spec::HeaderSpec;
+use crate::sanitize::one_line;
+use crate::shutdown::Shutdown;
+use crate::transport::HeaderSpec;
+use crate::transport::{Credentials, CredentialsError};
 use account::{Account, bearer, blocking};
 use challenge::Challenge;
 use futures::future::BoxFuture;
 use portcullis_core::{Clock, Secret};
-use portcullis_egress::{Egress, EgressError, EgressSettings, NoSecrets, Resolve, Url};
-use renewals::{Renewals, Why};
+use portcullis_egress::{EgressClient, EgressError, EgressSettings, NoSecrets, Resolve, Url};
+use renewals::{RenewalReason, TokenRenewer};
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-/// How many scopes are asked for at once. Nobody reads more.
+/// How many scopes are requested at once. No person reads more.
 const SCOPES_MAX: usize = 64;
-/// How often one process asks a person. A server that is never content is left alone then.
+/// How often one process asks a person to log in. A server that never accepts is left alone then.
 const LOGINS_MAX: u32 = 5;
-/// By which an issuer says that it does not know a client.
+/// Error codes for an unknown client.
 const CLIENT_UNKNOWN: [&str; 2] = ["invalid_client", "unauthorized_client"];
 
-/// How to log in to one server, as the configuration means it.
+/// How to log in to one server, as configured.
 #[derive(Debug, Clone)]
 pub struct OAuthSpec {
     pub name: String,
-    /// Where the server is.
+    /// The URL of the server.
     pub url: Url,
-    /// What every request to it carries.
+    /// Headers of every request to it.
     pub headers: Vec<HeaderSpec>,
     /// A client that a person registered with the authorization server.
     pub client_id: Option<String>,
     pub client_secret: Option<ClientSecret>,
-    /// What to ask for, instead of what the server suggests.
+    /// The scope to request, instead of what the server suggests.
     pub scope: Option<String>,
-    /// Where people come back to; a free port if there is none.
+    /// The port of the redirect URI; a free one if absent.
     pub callback_port: Option<u16>,
-    /// The address of a document that describes this client.
+    /// The URL of a client metadata document.
     pub client_metadata_url: Option<String>,
 }
 
-/// Looks up the secret of a configured client, to be shown to one host; or says why not.
+/// Looks up the secret of a configured client, for one host; or says why not.
 #[derive(Clone)]
 pub struct ClientSecret(pub Arc<LookUpSecret>);
 
-/// From a host to the secret that may be shown to it.
 type LookUpSecret = dyn Fn(&str) -> Result<Secret<String>, String> + Send + Sync;
 
 impl fmt::Debug for ClientSecret {
@@ -80,18 +79,18 @@ impl fmt::Debug for ClientSecret {
     }
 }
 
-/// Where there is a person who can log in.
+/// A way to reach a person who can log in.
 pub trait Consent: Send + Sync {
-    /// Shows the address of the login page. Fails if nobody can see it.
+    /// Shows the URL of the login page. Fails if no person can see it.
     fn show<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), String>>;
 }
 
 /// The login of one server.
 pub struct OAuth {
     account: Arc<Account>,
-    renewals: Renewals,
+    renewals: TokenRenewer,
     consent: Option<Arc<dyn Consent>>,
-    /// How often a person was asked. Held while one is, so that this happens once for all who wait.
+    /// How often a person was asked. Locked while one is, so that it happens once for all calls that wait.
     logins: Mutex<u32>,
 }
 
@@ -102,31 +101,27 @@ impl fmt::Debug for OAuth {
 }
 
 impl OAuth {
-    /// Makes the login of one server. `settings` are those of all requests to strangers; the server's own origin may be
-    /// asked besides, since a person chose it. Without `consent` nobody is asked to log in.
+    /// Makes the login of one server. `settings` are those of all requests to untrusted hosts; the server's
+    /// configured origin is an exception. Without `consent` no person is asked.
     pub fn new(
         spec: OAuthSpec,
         mut settings: EgressSettings,
         resolver: Arc<dyn Resolve>,
-        keep: Arc<dyn Keep>,
+        keep: Arc<dyn LoginStore>,
         clock: Arc<dyn Clock>,
         consent: Option<Arc<dyn Consent>>,
+        shutdown: Shutdown,
     ) -> Result<OAuth, EgressError> {
         let own = spec.url.host().zip(spec.url.port_or_known_default());
         let own = own.and_then(|(host, port)| format!("{host}:{port}").parse().ok());
         settings.exceptions.extend(own);
-        let egress = Egress::new(settings, resolver, Arc::new(NoSecrets), clock.clone())?;
+        let egress = EgressClient::new(settings, resolver, Arc::new(NoSecrets), clock.clone())?;
         let account = Arc::new(Account { spec, egress, keep, clock });
-        let renewals = Renewals::new(account.clone());
+        let renewals = TokenRenewer::new(account.clone(), shutdown);
         Ok(OAuth { account, renewals, consent, logins: Mutex::default() })
     }
 
-    /// Returns who vouches for us there, if somebody logged in.
-    pub(crate) async fn issuer(&self) -> Option<String> {
-        self.account.load().await.ok().flatten().map(|login| login.about.issuer)
-    }
-
-    /// Returns the value of the `Authorization` header as it is good now.
+    /// Returns the value of the `Authorization` header, renewed if need be.
     pub async fn header(&self) -> Result<Option<String>, OAuthError> {
         let Some(login) = self.account.load().await? else { return Ok(None) };
         let Some(token) = self.account.token_of(&login) else { return Ok(None) };
@@ -138,13 +133,14 @@ impl OAuth {
         let used = bearer(token);
         match (login.refresh_token.is_some(), is_over) {
             (false, true) => Err(self.account.needs_person("the login has expired")),
-            (true, true) => self.renewals.renewed(&used, Why::Over).await.map(Some),
+            (true, true) => self.renewals.renewed(&used, RenewalReason::Over).await.map(Some),
             (true, false) => Ok(Some(self.renewals.renewed_soon(used).await)),
             (false, false) => Ok(Some(used)),
         }
     }
 
-    /// Hears that the server refused a request with the header `used`. Returns whether it can be made again now.
+    /// Takes note that the server refused a request with the header `used`. Returns whether it can be sent again
+    /// now.
     pub async fn refused(
         &self,
         used: Option<&str>,
@@ -161,11 +157,13 @@ impl OAuth {
             return Ok(true);
         }
         let has_refresh = login.is_some_and(|login| login.refresh_token.is_some());
-        if let Some(used) = used.filter(|_| status == 401 && has_refresh && self.renewals.may(Why::Refused)) {
-            match self.renewals.renewed(used, Why::Refused).await {
+        if let Some(used) =
+            used.filter(|_| status == 401 && has_refresh && self.renewals.may(RenewalReason::Refused))
+        {
+            match self.renewals.renewed(used, RenewalReason::Refused).await {
                 Ok(_) => return Ok(true),
                 Err(error @ (OAuthError::Unreachable { .. } | OAuthError::Store(_))) => return Err(error),
-                // Then a person has to.
+                // Then a person has to log in.
                 Err(error) if self.consent.is_none() => return Err(error),
                 Err(_) => {}
             }
@@ -182,19 +180,19 @@ impl OAuth {
         Ok(true)
     }
 
-    /// Hears that the server took the token that it was shown last.
+    /// Takes note that the server accepted the last token.
     pub fn accepted(&self) {
         self.renewals.accepted();
     }
 
-    /// Returns whether there is another token than the one that was used: somebody was faster.
+    /// Returns whether there is a newer token than the one that was used.
     fn is_newer(&self, login: Option<&Login>, used: Option<&str>) -> bool {
         let current = login.and_then(|login| self.account.token_of(login)).map(bearer);
         current.is_some() && current.as_deref() != used
     }
 
-    /// Lets a person log in now. Returns what is kept of it. Meanwhile what is known of the login is used as before.
-    pub async fn log_in(&self, consent: &dyn Consent) -> Result<About, OAuthError> {
+    /// Lets a person log in now. Meanwhile the current login stays in use.
+    pub async fn log_in(&self, consent: &dyn Consent) -> Result<LoginMetadata, OAuthError> {
         let known = self.account.load().await?;
         let challenge = login::probe(&self.account.egress, &self.account.spec).await?;
         let wanted = known.as_ref().map(|login| login.about.wanted.clone()).unwrap_or_default();
@@ -202,7 +200,7 @@ impl OAuth {
         Ok(login.about)
     }
 
-    /// Lets a person log in, and keeps what comes of it.
+    /// Lets a person log in, and saves the result.
     async fn log_in_knowing(
         &self,
         known: Option<Login>,
@@ -213,7 +211,7 @@ impl OAuth {
         let client_id = known.as_ref().map(|login| login.about.client_id.clone());
         match login::log_in(&self.account, known, challenge, new, consent).await {
             Ok(login) => {
-                let _turn = self.account.turn().await?;
+                let _turn = self.account.lock().await?;
                 self.account.save(login.clone()).await?;
                 Ok(login)
             }
@@ -221,7 +219,7 @@ impl OAuth {
                 if let OAuthError::Refused { code, .. } = &error
                     && CLIENT_UNKNOWN.contains(&code.as_str())
                 {
-                    // Whether that can be kept or not, this is why nobody is logged in.
+                    // Whether that can be saved or not, the reason is the same.
                     let _ = self.forget_client(client_id.as_deref()).await;
                 }
                 Err(error)
@@ -229,9 +227,9 @@ impl OAuth {
         }
     }
 
-    /// Lets the next login make another client, if this one is still the one that is kept.
+    /// Makes the next login register another client, if this one is still saved.
     async fn forget_client(&self, id: Option<&str>) -> Result<(), OAuthError> {
-        let _turn = self.account.turn().await?;
+        let _turn = self.account.lock().await?;
         match self.account.load().await? {
             Some(mut login) if id == Some(login.about.client_id.as_str()) => {
                 login.about.client_gone = true;
@@ -241,22 +239,21 @@ impl OAuth {
         }
     }
 
-    /// Forgets the login, after its issuer was told that its tokens are not needed any more. That they cannot be revoked
-    /// keeps nobody from forgetting them.
-    pub async fn log_out(&self) -> Result<LoggedOut, OAuthError> {
-        let _turn = self.account.turn().await?;
+    /// Forgets the login, after its tokens were revoked. They are forgotten even if they cannot be revoked.
+    pub async fn log_out(&self) -> Result<LogoutReport, OAuthError> {
+        let _turn = self.account.lock().await?;
         let login = self.account.load().await;
         let keep = self.account.keep.clone();
         let tokens = match login {
             Ok(Some(login)) => revoke::revoke(&self.account, &login).await,
-            Ok(None) => Tokens::None,
-            Err(error) => Tokens::Left(error.to_string()),
+            Ok(None) => TokenRevocation::None,
+            Err(error) => TokenRevocation::Left(error.to_string()),
         };
         let was = blocking(move || keep.forget()).await?;
-        Ok(LoggedOut { was, tokens })
+        Ok(LogoutReport { was, tokens })
     }
 
-    /// Asks for more than before. What was asked for already is not asked for again: that would never end.
+    /// Requests more scopes. Those that were requested already are not requested again: that would never end.
     async fn step_up(
         &self,
         logins: &mut u32,
@@ -270,7 +267,7 @@ impl OAuth {
             let withheld = login.map(|login| login.about.withheld(&wanted)).unwrap_or_default();
             if !withheld.is_empty() {
                 let words = one_line(&withheld.join(" "));
-                let why = format!("the server wants `{words}`, which was asked for and is not granted");
+                let why = format!("the server wants `{words}`, which was requested and not granted");
                 return Err(self.account.needs_person(&why));
             }
             return Err(self
@@ -280,7 +277,7 @@ impl OAuth {
         self.login_again(logins, login, challenge, new).await
     }
 
-    /// Lets a person log in if there is one; else keeps what they will have to be asked for.
+    /// Lets a person log in if one is there; otherwise saves which scopes the next login has to request.
     async fn login_again(
         &self,
         logins: &mut u32,
@@ -298,7 +295,7 @@ impl OAuth {
         self.log_in_knowing(login, challenge, new, &*consent).await.map(drop)
     }
 
-    /// Finds out what a person has to do.
+    /// Returns what a person has to do.
     async fn tell_person(&self, login: Option<Login>, challenge: &Challenge, new: Vec<String>) -> OAuthError {
         if login.is_some() {
             if new.is_empty() {
@@ -322,9 +319,9 @@ impl OAuth {
         }
     }
 
-    /// Keeps what the next login has to ask for.
+    /// Saves scopes for the next login.
     async fn want(&self, new: &[String]) -> Result<(), OAuthError> {
-        let _turn = self.account.turn().await?;
+        let _turn = self.account.lock().await?;
         let Some(mut login) = self.account.load().await? else { return Ok(()) };
         let wanted = union(&login.about.wanted, new);
         if wanted == login.about.wanted {
@@ -335,7 +332,7 @@ impl OAuth {
     }
 }
 
-/// Returns the scopes of a list, as far as they are written like scopes.
+/// Returns the valid scopes of a list.
 fn scopes(list: &str) -> Vec<String> {
     let legal = |scope: &&str| scope.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\');
     list.split(' ')
@@ -357,8 +354,8 @@ fn union(one: &[String], other: &[String]) -> Vec<String> {
 }
 
 impl Credentials for OAuth {
-    fn header(&self) -> BoxFuture<'_, Result<Option<String>, LinkError>> {
-        Box::pin(async { OAuth::header(self).await.map_err(LinkError::from) })
+    fn header(&self) -> BoxFuture<'_, Result<Option<String>, CredentialsError>> {
+        Box::pin(async { OAuth::header(self).await.map_err(CredentialsError::from) })
     }
 
     fn accepted(&self) {
@@ -370,7 +367,13 @@ impl Credentials for OAuth {
         used: Option<&'a str>,
         status: u16,
         challenge: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<bool, LinkError>> {
-        Box::pin(async move { OAuth::refused(self, used, status, challenge).await.map_err(LinkError::from) })
+    ) -> BoxFuture<'a, Result<bool, CredentialsError>> {
+        Box::pin(async move {
+            OAuth::refused(self, used, status, challenge).await.map_err(CredentialsError::from)
+        })
+    }
+
+    fn issuer(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async { self.account.load().await.ok().flatten().map(|login| login.about.issuer) })
     }
 }

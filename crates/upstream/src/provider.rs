@@ -1,19 +1,15 @@
-//! A configured server as a provider, whether it is one for all clients or one for each of them.
+//! A configured upstream server as a provider, shared or with an instance for each client.
 
-use crate::lists::Listed;
-use crate::outside;
-use crate::own::Own;
-use crate::server::Server;
+use crate::rpc::ListKind;
 use crate::spec::ServerSpec;
-use crate::status::{Status, StatusKind};
-use crate::supervise;
+use crate::status::{ServerStatus, StatusKind};
+use crate::supervise::{self, PerClientServers, ServerLease, UpstreamServer, out_of_call};
 use crate::trust::Trust;
-use crate::uses::Use;
 use portcullis_core::{
-    Audience, BoxFuture, Call, Catalog, Changes, Outcome, Owns, Permit, Provider, ResourceDef, Taken, Target,
-    ToolError, Unruled,
+    BoxFuture, Call, Catalog, ChangeNotifier, ClientBridge, DefaultDecision, NameConflict, Outcome, Permit,
+    Provider, ResourceClaim, ResourceDef, Target, ToolError,
 };
-use portcullis_store::pins::Snapshot;
+use portcullis_store::pins::ServerSnapshot;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -22,55 +18,58 @@ use tokio_util::sync::CancellationToken;
 /// One configured server. Cheap to clone; every clone is the same server.
 #[derive(Clone)]
 pub struct Upstream {
-    /// The one for all clients. Where each has its own, it only says what the others are to offer.
-    shared: Arc<Server>,
-    own: Option<Arc<Own>>,
+    /// The instance for all clients. Where each has its own, it only provides the catalog.
+    shared: Arc<UpstreamServer>,
+    own: Option<Arc<PerClientServers>>,
 }
 
 impl Upstream {
-    /// Starts to connect and returns at once. Outside of calls it speaks to nobody. Needs a runtime.
-    pub fn start(spec: ServerSpec, changes: Changes) -> Upstream {
-        Upstream::start_before(spec, changes, Audience::default())
+    /// Starts to connect and returns at once. The server reaches no client outside of calls. Needs a runtime.
+    pub fn start(spec: ServerSpec, changes: ChangeNotifier) -> Upstream {
+        Upstream::start_before(spec, changes, ClientBridge::default())
     }
 
-    /// Starts to connect and returns at once. Outside of calls it speaks to those clients. Needs a runtime.
-    pub fn start_before(spec: ServerSpec, changes: Changes, audience: Audience) -> Upstream {
+    /// Starts to connect and returns at once. Outside of calls the server reaches these clients. Needs a runtime.
+    pub fn start_before(spec: ServerSpec, changes: ChangeNotifier, audience: ClientBridge) -> Upstream {
         let changed = audience.changed_roots();
-        let shared = Server::new(spec, changes.clone(), audience, None, CancellationToken::new());
-        let own = shared.spec.per_client.map(|per_client| Arc::new(Own::new(&shared, per_client, changes)));
+        let shared = UpstreamServer::new(spec, changes.clone(), audience, None, CancellationToken::new());
+        let own = shared
+            .spec
+            .per_client
+            .map(|per_client| Arc::new(PerClientServers::new(&shared, per_client, changes)));
         tokio::spawn(supervise::run(shared.clone()));
-        tokio::spawn(outside::tell_roots(shared.clone(), own.clone(), changed));
+        tokio::spawn(out_of_call::watch_roots(shared.clone(), own.clone(), changed));
         Upstream { shared, own }
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ServerStatus {
         let clients = self.own.as_ref().map(|own| own.statuses());
-        Status { clients, ..self.shared.status.borrow().clone() }
+        ServerStatus { clients, ..self.shared.reach.status.borrow().clone() }
     }
 
-    /// Returns what changes whenever the status does. What it holds says nothing of the servers of single clients.
-    pub fn watch(&self) -> watch::Receiver<Status> {
-        self.shared.status.subscribe()
+    /// Returns a receiver of the status. Changes of per-client instances are signalled, but not contained.
+    pub fn watch(&self) -> watch::Receiver<ServerStatus> {
+        self.shared.reach.status.subscribe()
     }
 
-    /// Returns the server as it is, to be trusted so; `None` before anything was known of it.
-    pub fn seen(&self) -> Option<Arc<Snapshot>> {
-        self.shared.seen()
+    /// Returns the server as it is, for an administrator to trust; `None` before anything is known of it.
+    pub fn snapshot(&self) -> Option<Arc<ServerSnapshot>> {
+        self.shared.catalog.snapshot()
     }
 
-    /// Returns whether it has not said all of that yet: a list may be on its way still.
+    /// Returns whether a list is still missing.
     pub fn is_seen_in_part(&self) -> bool {
         self.shared.is_seen_in_part()
     }
 
-    /// Returns who wants to be told of changes of what: addresses, and clients. A server that takes its place is to know.
+    /// Returns watched URIs with their clients, for the server that replaces this one.
     pub fn watched(&self) -> BTreeSet<(String, String)> {
         let mut all = BTreeSet::new();
-        self.each(|server| all.extend(server.watches()));
+        self.each(|server| all.extend(server.subscriptions.all()));
         all
     }
 
-    /// Returns whether agents may be told what it says of itself, as far as that is known before it runs.
+    /// Returns whether agents see its instructions, as far as that is known before it runs.
     pub fn tells_agents(&self) -> bool {
         match &self.shared.spec.trust {
             Trust::Always => true,
@@ -81,49 +80,48 @@ impl Upstream {
         }
     }
 
-    /// Works out again what appears of it, after a person has trusted something or taken trust back.
-    pub fn look_again(&self) {
+    /// Computes the catalog again, after trust was granted or revoked.
+    pub fn recompute_catalog(&self) {
         self.each(|server| {
-            server.show();
+            server.recompute_catalog();
         });
     }
 
-    /// Waits until it is known whether it can be connected.
-    pub async fn settled(&self) -> Status {
+    /// Waits until it is connected or has failed.
+    pub async fn settled(&self) -> ServerStatus {
         let mut status = self.watch();
         match status.wait_for(|status| status.kind != StatusKind::Starting).await {
             Ok(status) => status.clone(),
-            Err(_) => Status::of(StatusKind::Disabled),
+            Err(_) => ServerStatus::of(StatusKind::Disabled),
         }
     }
 
-    /// Connects anew, now.
-    pub fn again(&self) {
-        self.each(Server::wish);
+    pub fn reconnect(&self) {
+        self.each(|server| server.reach.request_reconnect());
     }
 
-    /// Ends the server. Its process gets a moment to end by itself.
+    /// Stops the server. Its process gets a grace period.
     pub fn stop(&self) {
         self.shared.stop.cancel();
     }
 
-    fn each(&self, mut tell: impl FnMut(&Server)) {
+    fn each(&self, mut tell: impl FnMut(&UpstreamServer)) {
         tell(&self.shared);
         for server in self.own.iter().flat_map(|own| own.all()) {
             tell(&server);
         }
     }
 
-    /// Returns the server that a client's requests go to.
-    fn of(&self, client: &str) -> Result<Use, ToolError> {
+    /// Returns a lease on the instance for a client's requests.
+    fn of(&self, client: &str) -> Result<ServerLease, ToolError> {
         match &self.own {
             Some(own) => own.of(client),
-            None => Ok(Use::of(&self.shared)),
+            None => Ok(ServerLease::of(&self.shared)),
         }
     }
 
-    /// Returns the server that a client has now, which is its own as long as that runs.
-    fn now(&self, client: &str) -> Arc<Server> {
+    /// Returns the instance that a client has now: its own while that runs.
+    fn now(&self, client: &str) -> Arc<UpstreamServer> {
         let own = self.own.as_ref().and_then(|own| own.running(client));
         own.unwrap_or_else(|| self.shared.clone())
     }
@@ -135,20 +133,20 @@ impl Provider for Upstream {
     }
 
     fn catalog(&self) -> Catalog {
-        let shown = self.shared.shown.load();
+        let shown = self.shared.catalog.exposed.load();
         Catalog {
             tools: shown.tools.clone(),
             prompts: shown.prompts.clone(),
             templates: shown.templates.clone(),
             resources: shown.resources.iter().map(|resource| resource.uri.clone()).collect(),
             second: shown.second.clone(),
-            tools_are_late: shown.late.contains(&Listed::Tools),
-            prompts_are_late: shown.late.contains(&Listed::Prompts),
+            tools_are_late: shown.late.contains(&ListKind::Tools),
+            prompts_are_late: shown.late.contains(&ListKind::Prompts),
         }
     }
 
     fn instructions(&self) -> Option<String> {
-        self.shared.instructions.load().as_ref().map(|text| (**text).clone())
+        self.shared.catalog.instructions.load().as_ref().map(|text| (**text).clone())
     }
 
     fn prefix(&self) -> Option<&str> {
@@ -156,61 +154,65 @@ impl Provider for Upstream {
     }
 
     fn is_known(&self) -> bool {
-        self.shared.shown.load().is_known
+        self.shared.catalog.exposed.load().is_known
     }
 
-    fn outranked(&self, taken: Vec<Taken>) {
-        self.shared.outranked(taken);
+    fn on_name_conflicts(&self, taken: Vec<NameConflict>) {
+        self.shared.set_name_conflicts(taken);
     }
 
-    fn owns_resource(&self, uri: &str, client: &str) -> Owns {
+    fn owns_resource(&self, uri: &str, client: &str) -> ResourceClaim {
         let now = self.now(client);
-        let owns = self.shared.shown.load().owns(uri).max(now.shown.load().owns(uri));
-        let owns = if owns == Owns::Not && now.linked.has(uri) { Owns::Linked } else { owns };
-        // It took the place of one that a client was told by, and has not said yet what it has.
-        let is_watched = || now.watches().contains(&(uri.to_owned(), client.to_owned()));
-        let is_watched = || !now.has_said(Listed::Resources) && is_watched();
-        if owns == Owns::Not && is_watched() { Owns::Listed } else { owns }
+        let owns = self.shared.catalog.exposed.load().owns(uri).max(now.catalog.exposed.load().owns(uri));
+        let owns = if owns == ResourceClaim::Not && now.catalog.links.has(uri) {
+            ResourceClaim::Linked
+        } else {
+            owns
+        };
+        // It replaced the server that the client subscribed at, and has not listed its resources yet.
+        let is_watched = || now.subscriptions.all().contains(&(uri.to_owned(), client.to_owned()));
+        let is_watched = || !now.catalog.has_listed(ListKind::Resources) && is_watched();
+        if owns == ResourceClaim::Not && is_watched() { ResourceClaim::Listed } else { owns }
     }
 
-    fn unruled(&self) -> Unruled {
+    fn default_decision(&self) -> DefaultDecision {
         self.shared.spec.decision
     }
 
     fn watch(&self, uri: &str, client: &str, wanted: bool) {
         if !wanted {
-            // Whoever wants no more needs no server for it, and is not back for that.
+            // To unsubscribe needs no instance.
             return self.now(client).watch(uri, client, false);
         }
         match self.of(client) {
             Ok(server) => server.watch(uri, client, true),
             Err(_) => tracing::warn!(target: "upstream", server = %self.name(), client,
-                "A client is not told of a resource: there are too many servers of single clients."),
+                "subscription dropped: too many per-client servers"),
         }
     }
 
-    fn watching<'a>(
+    fn check_subscription<'a>(
         &'a self,
         _: Permit,
         uri: &'a str,
         client: &'a str,
     ) -> BoxFuture<'a, Result<(), ToolError>> {
         Box::pin(async move {
-            // One of its own that it cannot have is told as it is for calls.
+            // Too many instances is the same error as for a call.
             let server = self.of(client)?;
-            server.is_told(uri).await
+            server.subscription_result(uri).await
         })
     }
 
-    fn left(&self, client: &str) {
+    fn client_disconnected(&self, client: &str) {
         if let Some(server) = self.own.as_ref().and_then(|own| own.running(client)) {
-            server.uses.leaves();
+            server.leases.client_left();
         }
     }
 
-    fn gone(&self, client: &str) {
+    fn client_removed(&self, client: &str) {
         if let Some(server) = self.own.as_ref().and_then(|own| own.running(client)) {
-            server.uses.has_gone();
+            server.leases.client_removed();
         }
     }
 
@@ -220,9 +222,10 @@ impl Provider for Upstream {
         client: &'a str,
     ) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
         let server = self.now(client);
-        // Its own server may be on its way still; what all are to offer is what it will offer at first.
-        let server = if server.has_said(Listed::Resources) { server } else { self.shared.clone() };
-        let resources = server.shown.load().resources.clone();
+        // The client's own instance may not be up yet; it will offer what the shared one does.
+        let server =
+            if server.catalog.has_listed(ListKind::Resources) { server } else { self.shared.clone() };
+        let resources = server.catalog.exposed.load().resources.clone();
         Box::pin(async move { Ok(resources) })
     }
 
@@ -230,10 +233,10 @@ impl Provider for Upstream {
         Box::pin(async move {
             let server = self.of(&call.caller.client.name)?;
             if let Target::Task(ask, task) = &call.target {
-                return server.ask_after(&call, *ask, &task.own).await;
+                return server.task_operation(&call, *ask, &task.own).await;
             }
             if call.ctx.peer.session().is_none() {
-                server.uses.without_session();
+                server.leases.without_session();
             }
             server.call(&call).await
         })

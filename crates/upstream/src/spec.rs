@@ -1,174 +1,89 @@
-//! What is configured about one server.
+//! Configuration of one upstream server.
 
-use crate::guardian::Processes;
-use crate::oauth::OAuth;
+use crate::shutdown::Shutdown;
+use crate::transport::TransportSpec;
 use crate::trust::Trust;
-use portcullis_core::{Effect, Labels, Pattern, Unruled};
-use portcullis_egress::CertificateDer;
-use portcullis_egress::header::HeaderName;
-use portcullis_egress::own::Place;
-use portcullis_store::offers::Offers;
-use std::fmt;
-use std::path::{Path, PathBuf};
+use portcullis_core::{DefaultDecision, Effect, Labels, Pattern};
+use portcullis_egress::Url;
+use portcullis_store::catalogs::CatalogStore;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One server, as the configuration means it.
+/// One server, as configured.
 #[derive(Debug, Clone)]
 pub struct ServerSpec {
     pub name: String,
     pub transport: TransportSpec,
-    /// How long a call may go without an answer or a sign of progress.
+    /// How long a call may go without a response or a sign of progress.
     pub timeout: Duration,
-    /// What stands before the names of its tools, with the `_` between; empty for nothing.
+    /// The prefix of its tools' public names, with the `_`; may be empty.
     pub prefix: String,
-    /// Which of its tools appear, by their own names.
+    /// The allowlist of its tools, by their own names; `deny` is the denylist.
     pub allow: Pattern,
     pub deny: Option<Pattern>,
-    /// Under which other names its tools appear: the own name, and the other.
+    /// Own names and the public names that replace them.
     pub rename: Vec<(String, String)>,
-    /// What its tools do, where somebody said so. First match wins; a tool that none matches may do anything.
+    /// The configured effects of its tools. First match wins; a tool without one may do anything.
     pub effects: Vec<(Pattern, Effect)>,
-    /// What its tools have to do with data, where somebody said so. First match wins; one that none matches may say anything and
-    /// tell anyone.
+    /// The configured data labels of its tools. First match wins; a tool without one may read and disclose anything.
     pub labels: Vec<(Pattern, Labels)>,
-    /// What is decided about its tools where no rule speaks.
-    pub decision: Unruled,
-    /// Whether what it says of itself waits for a person.
+    /// The decision about its tools where no rule matches.
+    pub decision: DefaultDecision,
+    /// Whether its definitions need review.
     pub trust: Trust,
-    /// When it is started.
-    pub start: Start,
-    /// After how long without a call it is ended, until the next one; never if this is missing.
+    pub start: StartPolicy,
+    /// Idle time after which it is stopped until the next call; never if absent.
     pub idle_stop: Option<Duration>,
-    /// Whether each client gets one of its own.
+    /// Whether each client gets its own instance.
     pub per_client: Option<PerClient>,
-    /// How often it is asked what it offers, though it said nothing of a change.
+    /// How often its lists are read again without a notification.
     pub relist_every: Duration,
+    /// What stops it when the hub or command ends.
+    pub shutdown: Shutdown,
 }
 
 /// When a server is started.
 #[derive(Debug, Clone)]
-pub enum Start {
+pub enum StartPolicy {
     AtOnce,
-    /// At once, for somebody who is to see all of it.
+    /// At once, and all of it is to be reviewed by a person.
     ToBeSeen,
-    /// By the first call. What it offers is known from the last time, or it is started once to learn it.
-    AtNeed(Arc<Offers>),
+    /// By the first call. Its catalog comes from the cache, or it is started once to read it.
+    AtNeed(Arc<CatalogStore>),
 }
 
-/// How many clients may have a server of their own at the same time.
+/// How many clients may have their own instance at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerClient {
     pub clients_max: usize,
 }
 
-/// How a server is reached.
-#[derive(Debug, Clone)]
-pub enum TransportSpec {
-    Stdio(StdioSpec),
-    Http(HttpSpec),
-}
-
-/// A server that is a child process.
-#[derive(Debug, Clone)]
-pub struct StdioSpec {
-    pub program: Program,
-    pub args: Vec<String>,
-    pub cwd: Folder,
-    /// All that it gets: the hub's own environment stays here. As written; [`StdioSpec::values`] says what it means.
-    pub env: Vec<(String, String)>,
-    pub values: Values,
-    /// Whose process it is, so that it and all that it starts can be found when it is to end.
-    pub processes: Arc<Processes>,
-}
-
-/// Where a program is started. Many read files that are there, and some run them.
-#[derive(Debug, Clone)]
-pub enum Folder {
-    /// Where the hub was.
-    Inherited,
-    /// What a person chose.
-    Chosen(PathBuf),
-    /// One that nobody else writes to. It is made where it is missing.
-    Own(PathBuf),
-}
-
-impl Folder {
-    pub(crate) fn path(&self) -> Option<&Path> {
-        match self {
-            Folder::Inherited => None,
-            Folder::Chosen(path) | Folder::Own(path) => Some(path),
-        }
-    }
-}
-
-/// Finds a program whenever it is to be started: one that was not there may have been installed since.
-#[derive(Clone)]
-pub struct Program(pub Arc<dyn Fn() -> Result<PathBuf, String> + Send + Sync>);
-
-impl Program {
-    /// Returns where it is, an absolute path, or says why there is none.
-    pub(crate) fn find(&self) -> Result<PathBuf, String> {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Program")
-    }
-}
-
-/// A server that is reached over HTTP, at a place that a person chose.
-#[derive(Debug, Clone)]
-pub struct HttpSpec {
-    pub place: Place,
-    pub headers: Vec<HeaderSpec>,
-    /// What shows the server who we are, where that is got by logging in.
-    pub oauth: Option<Arc<OAuth>>,
-    /// Certificates that are trusted besides the well-known ones.
-    pub extra_roots: Vec<CertificateDer<'static>>,
-}
-
-/// A header that every request carries. As written; [`HeaderSpec::values`] says what it means, each time.
-#[derive(Debug, Clone)]
-pub struct HeaderSpec {
-    pub name: HeaderName,
-    pub written: String,
-    pub values: Values,
-}
-
-/// Looks up what a written value stands for, each time it is needed; or says what is missing.
-#[derive(Clone)]
-pub struct Values(pub Arc<LookUp>);
-
-/// From what is written to what it means.
-type LookUp = dyn Fn(&str) -> Result<String, String> + Send + Sync;
-
-impl fmt::Debug for Values {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Values")
-    }
-}
-
 impl ServerSpec {
-    /// How often a server is asked what it offers, where nothing else is said.
+    /// The default of `relist_every`.
     pub const RELIST_EVERY: Duration = Duration::from_secs(5 * 60);
 
+    /// Returns the URL of the server, where it has one.
+    pub(crate) fn url(&self) -> Option<&Url> {
+        match &self.transport {
+            TransportSpec::Http(http) => http.place.url(),
+            TransportSpec::Stdio(_) => None,
+        }
+    }
+
     pub(crate) fn is_lazy(&self) -> bool {
-        matches!(self.start, Start::AtNeed(_))
+        matches!(self.start, StartPolicy::AtNeed(_))
     }
 
     pub(crate) fn effect_of(&self, tool: &str) -> Effect {
         effect_of(&self.effects, tool)
     }
 
-    /// Returns what a tool does, where somebody said so.
+    /// Returns the configured effect of a tool.
     pub(crate) fn stated_effect(&self, tool: &str) -> Option<Effect> {
         stated_effect(&self.effects, tool)
     }
 
-    /// Returns what a tool has to do with data, by the name that the server gives it.
+    /// Returns the data labels of a tool, by its own name.
     pub fn labels_of(&self, tool: &str) -> Labels {
         labels_of(&self.labels, tool)
     }
@@ -178,7 +93,7 @@ impl ServerSpec {
     }
 }
 
-/// Returns what a tool does, by the name that its server gives it. What nobody said is taken for the worst.
+/// Returns the effect of a tool, by its own name. Without a configured one it is the worst.
 pub fn effect_of(said: &[(Pattern, Effect)], tool: &str) -> Effect {
     stated_effect(said, tool).unwrap_or(Effect::Destroy)
 }
@@ -187,12 +102,12 @@ fn stated_effect(said: &[(Pattern, Effect)], tool: &str) -> Option<Effect> {
     said.iter().find(|(tools, _)| tools.matches(tool)).map(|(_, effect)| *effect)
 }
 
-/// The same, of what a tool has to do with data.
+/// Returns the data labels of a tool. Without configured ones they are the worst.
 pub fn labels_of(said: &[(Pattern, Labels)], tool: &str) -> Labels {
     said.iter().find(|(tools, _)| tools.matches(tool)).map_or(Labels::FOREIGN, |(_, labels)| *labels)
 }
 
-/// Returns whether a tool appears, by the name that its server gives it.
+/// Returns whether a tool is exposed, by its own name.
 pub fn lists(allow: &Pattern, deny: Option<&Pattern>, tool: &str) -> bool {
     allow.matches(tool) && !deny.is_some_and(|deny| deny.matches(tool))
 }

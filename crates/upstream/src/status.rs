@@ -1,33 +1,32 @@
-//! How a server stands.
+//! Status of an upstream server.
 
-use crate::trust::Quarantined;
+use crate::trust::QuarantinedItem;
 
-/// How a server stands, with all that a person needs to see why.
+/// The status, with what a person needs to see why.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Status {
+pub struct ServerStatus {
     pub kind: StatusKind,
-    /// Whether it does not run because nobody needs it. Everything that is connected about it but its process or its
-    /// connection is there: its tools are listed, and the next call starts it.
+    /// Whether it does not run because it is not needed. Its tools are listed, and the next call starts it.
     pub idle: bool,
-    /// Why, where it is not connected.
+    /// Why it is not connected.
     pub reason: Option<String>,
-    /// The last lines it said on standard error.
+    /// The last lines of its standard error.
     pub stderr: Vec<String>,
-    /// What it calls itself, and which revision is spoken.
+    /// Its own name, and the negotiated revision.
     pub server: Option<String>,
     pub revision: Option<&'static str>,
     pub tools: usize,
     pub prompts: usize,
     pub resources: usize,
-    /// What does not appear, and why.
+    /// What is not exposed, and why.
     pub dropped: Vec<(String, String)>,
-    /// What waits for a person.
-    pub quarantined: Vec<Quarantined>,
-    /// The clients that have one of their own now, where each gets one.
+    /// What needs review.
+    pub quarantined: Vec<QuarantinedItem>,
+    /// The clients with their own instance, where each gets one.
     pub clients: Option<Vec<ClientStatus>>,
 }
 
-/// How the server of one client's own stands.
+/// The status of a per-client instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientStatus {
     pub client: String,
@@ -58,9 +57,9 @@ impl StatusKind {
     }
 }
 
-impl Status {
-    pub fn of(kind: StatusKind) -> Status {
-        Status {
+impl ServerStatus {
+    pub fn of(kind: StatusKind) -> ServerStatus {
+        ServerStatus {
             kind,
             idle: false,
             reason: None,
@@ -76,7 +75,7 @@ impl Status {
         }
     }
 
-    /// Returns the status for the end of a sentence.
+    /// Returns the status as the end of a sentence.
     pub fn sentence(&self) -> String {
         match &self.reason {
             Some(reason) => format!("{}: {reason}", self.kind.as_str()),

@@ -1,138 +1,141 @@
-//! Keeps one server connected, and what it offers up to date.
+//! Supervisor of one server: keeps it connected with backoff, and its catalog up to date.
 
-use crate::catalog::{Offer, Unlisted};
-use crate::connection::{Connection, LinkError, RequestError};
-use crate::elicitation::Asker;
-use crate::greet::{Greeting, Unknown, greet};
-use crate::heard::{Ear, Heard};
-use crate::http;
-use crate::inbox::Inbox;
-use crate::link::Carrier;
-use crate::listen::{self, Listening};
-use crate::lists::{FIRST_WITHIN, LIST_WITHIN, Listed, Relist, list};
-use crate::recall::{self, SAID_NAME};
-use crate::server::{Known, Offered, Server};
-use crate::spec::{Start, TransportSpec};
-use crate::status::{Status, StatusKind};
-use crate::stdio::{self, StderrTail};
-use crate::subscribe::Subscribing;
+mod leases;
+mod live_connection;
+pub(crate) mod out_of_call;
+mod per_client;
+mod reachability;
+mod server;
+
+pub(crate) use leases::ServerLease;
+pub(crate) use per_client::PerClientServers;
+pub(crate) use server::UpstreamServer;
+
+use crate::backoff::{GOOD_AFTER, RETRY_FIRST, RETRY_MAX, jittered, sleep_until};
+use crate::catalog::cache::{self, SAID_NAME};
+use crate::catalog::list_refresh::{FIRST_WITHIN, LIST_WITHIN, RelistSchedule, list};
+use crate::catalog::{AdvertisedCatalog, ListError, RawCatalog, snapshot};
+use crate::rpc::handshake::{HandshakeError, HandshakeResult, ProtocolHint, handshake};
+use crate::rpc::{Connection, Demux, ListKind, NotificationBatch, PendingNotifications};
+use crate::spec::StartPolicy;
+use crate::status::{ServerStatus, StatusKind};
+use crate::subscribe::{ListenEvent, ResourceSubscriber, SubscriptionListener};
+use crate::transport::stdio::{self, StderrTail};
+use crate::transport::{self, Carrier, Inbound, LinkError, RequestError, TransportSpec};
 use crate::trust;
-use portcullis_store::pins::Identity;
-use portcullis_wire::Era;
+use portcullis_store::pins::ServerIdentity;
+use portcullis_wire::{Era, SubscriptionStyle};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long to wait before the first new attempt; twice as long before each further one.
-pub(crate) const RETRY_FIRST: Duration = Duration::from_millis(250);
-pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
-/// How often in a row trying again at once is right.
+/// How often in a row an immediate retry is right.
 const AT_ONCE_MAX: usize = 5;
-/// A connection that lasted this long, counted from when it could be used, was a good one.
-pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(10);
-/// Changes that come closer together are told as one.
-const DAMPED: Duration = Duration::from_millis(200);
-/// A server that goes on and on saying so is looked at this seldom.
-const DAMPED_MAX: Duration = Duration::from_secs(5);
-/// So many changes within one moment are a storm.
+/// Changes within this time are debounced into one.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+/// The debounce interval for a server that announces changes all the time.
+const DEBOUNCE_MAX: Duration = Duration::from_secs(5);
+/// So many announcements within one debounce interval are a storm.
 const STORM: usize = 3;
-/// So many changed resources are told of before others get to do something.
-const TOLD_AT_ONCE: usize = 32;
+/// So many changed resources are announced before other tasks run.
+const ANNOUNCED_AT_ONCE: usize = 32;
 
-/// What each is called that should go wrong once, where it goes wrong again and again.
-const FORGETS: &str = "the server forgets every session at once";
-const ENDS_WHEN_PROBED: &str = "the server ends as soon as it is asked anything";
-const SPEAKS_OTHERWISE: &str = "the server speaks otherwise each time it is asked";
+/// Faults that should happen once, for the case that they repeat.
+const LOSES_SESSIONS: &str = "the server loses every session at once";
+const ENDS_WHEN_PROBED: &str = "the server exits on its first request";
+const CHANGES_VERSION: &str = "the server speaks another protocol version each time";
 const ENDED: &str = "the server ended";
-const BREAKS: &str = "every connection to the server breaks as soon as it is made";
+const BREAKS_AT_ONCE: &str = "every connection to the server breaks at once";
 
 /// Why a connection ended, or never was.
-enum Ended {
-    /// Trying again at once is right: what went wrong will not go wrong again. This is what it is called if it does.
+enum ConnectionEnd {
+    /// An immediate retry is right: the fault should not repeat. This is its name if it does.
     Again(&'static str),
-    /// Nobody needs it now.
+    /// The server is not needed now.
     Idle,
     Why(StatusKind, String),
 }
 
-impl From<RequestError> for Ended {
-    fn from(error: RequestError) -> Ended {
+impl From<RequestError> for ConnectionEnd {
+    fn from(error: RequestError) -> ConnectionEnd {
         let kind = match &error {
             RequestError::Link(LinkError::NeedsAuth(_)) => StatusKind::NeedsAuth,
             RequestError::Link(LinkError::NeedsRegistration(_)) => StatusKind::NeedsClientRegistration,
-            RequestError::Link(LinkError::SessionLost) => return Ended::Again(FORGETS),
+            RequestError::Link(LinkError::SessionLost) => return ConnectionEnd::Again(LOSES_SESSIONS),
             _ => StatusKind::Failed,
         };
-        Ended::Why(kind, error.to_string())
+        ConnectionEnd::Why(kind, error.to_string())
     }
 }
 
-impl From<Unlisted> for Ended {
-    fn from(unlisted: Unlisted) -> Ended {
-        let told = unlisted.to_string();
+impl From<ListError> for ConnectionEnd {
+    fn from(unlisted: ListError) -> ConnectionEnd {
+        let reason_text = unlisted.to_string();
         match unlisted {
-            Unlisted::Request(_, error) => match error.into() {
-                Ended::Why(StatusKind::Failed, _) => Ended::Why(StatusKind::Failed, told),
+            ListError::Request(_, error) => match error.into() {
+                ConnectionEnd::Why(StatusKind::Failed, _) => {
+                    ConnectionEnd::Why(StatusKind::Failed, reason_text)
+                }
                 ended => ended,
             },
-            Unlisted::Unreadable(..) => Ended::Why(StatusKind::Failed, told),
+            ListError::Unreadable(..) => ConnectionEnd::Why(StatusKind::Failed, reason_text),
         }
     }
 }
 
 /// Keeps the server connected until it is no longer wanted.
-pub(crate) async fn run(server: Arc<Server>) {
+pub(crate) async fn run(server: Arc<UpstreamServer>) {
     let (mut pause, mut at_once) = (RETRY_FIRST, 0);
-    let mut rests = recall::recall(&server).await;
+    let mut is_idle = restore(&server).await;
     while !server.stop.is_cancelled() {
-        if rests {
-            rest(&server).await;
-            rests = false;
+        if is_idle {
+            stay_idle(&server).await;
+            is_idle = false;
             continue;
         }
-        server.tries();
-        server.was_wished();
-        let ends = stdio::ends();
+        server.reach.attempting();
+        let shutdowns = server.spec.shutdown.requests();
         let (stderr, mut since) = (StderrTail::default(), None::<Instant>);
         let ended = tokio::select! {
             biased;
-            // First: a server that was told to end has not failed.
+            // First: a server that was stopped has not failed.
             () = server.stop.cancelled() => break,
-            () = stdio::told_to_end() => break,
-            // At whatever point: what hangs at its greeting is wanted anew most of all.
-            () = server.again.notified() => Ended::Again(BREAKS),
+            () = server.spec.shutdown.requested() => break,
+            // At any point: a server that hangs in its handshake needs a reconnect most.
+            () = server.reach.reconnect_requested() => ConnectionEnd::Again(BREAKS_AT_ONCE),
             ended = attempt(&server, stderr.clone(), &mut since) => ended,
         };
-        if stdio::ends() != ends {
+        if server.spec.shutdown.requests() != shutdowns {
             break;
         }
-        server.live.clear();
-        server.uses.forget_tasks();
+        server.reach.live.clear();
+        server.leases.forget_tasks();
         if since.is_some() {
-            server.goes_unheard();
+            server.subscriptions.connection_lost();
         }
-        // Somebody who wants it anew, however often, is no sign of anything wrong.
-        let is_wished = server.was_wished();
-        // One that takes long to fail has failed all the same.
+        // A person who asks for a reconnect, however often, is no sign of a fault.
+        let is_requested = server.reach.take_reconnect_request();
+        // A server that takes long to fail has failed all the same.
         let was_good = since.is_some_and(|since| since.elapsed() >= GOOD_AFTER);
-        if is_wished || was_good {
+        if is_requested || was_good {
             (pause, at_once) = (RETRY_FIRST, 0);
         }
         let ended = match ended {
-            Ended::Idle => {
-                (pause, at_once, rests) = (RETRY_FIRST, 0, true);
+            ConnectionEnd::Idle => {
+                (pause, at_once, is_idle) = (RETRY_FIRST, 0, true);
                 continue;
             }
-            Ended::Again(why) if at_once >= AT_ONCE_MAX => Ended::Why(StatusKind::Failed, why.to_owned()),
+            ConnectionEnd::Again(why) if at_once >= AT_ONCE_MAX => {
+                ConnectionEnd::Why(StatusKind::Failed, why.to_owned())
+            }
             ended => ended,
         };
-        let Ended::Why(kind, reason) = ended else {
+        let ConnectionEnd::Why(kind, reason) = ended else {
             at_once += 1;
-            // One that has failed stays so until it is known better, or somebody wants to know.
-            server.status.send_if_modified(|status| {
-                let starts = is_wished || status.kind == StatusKind::Connected;
+            // A failed status stays until more is known, or a person asks for a reconnect.
+            server.reach.status.send_if_modified(|status| {
+                let starts = is_requested || status.kind == StatusKind::Connected;
                 if starts {
                     status.kind = StatusKind::Starting;
                 }
@@ -140,220 +143,231 @@ pub(crate) async fn run(server: Arc<Server>) {
             });
             tokio::select! {
                 () = tokio::time::sleep(RETRY_FIRST) => {}
-                // Who found out said so too; that is one wish, not two.
-                () = server.again.notified() => {}
+                // The call that noticed the fault has notified too; that is one request, not two.
+                () = server.reach.reconnect_requested() => {}
                 () = server.stop.cancelled() => break,
             }
             continue;
         };
         at_once = 0;
-        tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "A server is not connected.");
+        tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "server is not connected");
         let (reason, stderr) = (Some(reason), stderr.last_words().await);
         let retry_at = Instant::now() + jittered(pause);
-        server.fails(Status { reason, stderr, ..Status::of(kind) }, retry_at);
-        // One that is started when it is needed is also tried again when it is needed.
+        server.reach.failed(ServerStatus { reason, stderr, ..ServerStatus::of(kind) }, retry_at);
+        // A server that is started on demand is also retried on demand.
         let next = async {
             tokio::time::sleep_until(retry_at).await;
-            if server.spec.is_lazy() && server.is_known() {
+            if server.spec.is_lazy() && server.catalog.is_known() {
                 server.needed().await;
             }
         };
         tokio::select! {
             () = next => {}
-            () = server.again.notified() => pause = RETRY_FIRST,
+            () = server.reach.reconnect_requested() => pause = RETRY_FIRST,
             () = server.stop.cancelled() => break,
         }
         pause = (pause * 2).min(RETRY_MAX);
     }
-    server.live.clear();
+    server.reach.live.clear();
     server.withdraw();
-    server.status.send_replace(Status::of(StatusKind::Disabled));
+    server.reach.status.send_replace(ServerStatus::of(StatusKind::Disabled));
 }
 
-/// Waits until somebody needs the server, or wants it anew, or no longer.
-async fn rest(server: &Server) {
-    tracing::info!(target: "upstream", server = %server.spec.name, "A server rests until somebody needs it.");
-    server.rests(true);
+/// Restores the cached catalog. Returns whether there is one, so that the server need not run to be listed.
+async fn restore(server: &UpstreamServer) -> bool {
+    let Some((advertised, hint)) = cache::restore(&server.spec).await else { return false };
+    server.reach.set_hint(hint);
+    server.catalog.set_advertised(advertised);
+    true
+}
+
+/// Waits until the server is needed, or to be reconnected, or no longer wanted.
+async fn stay_idle(server: &UpstreamServer) {
+    tracing::info!(target: "upstream", server = %server.spec.name, "server is idle until it is needed");
+    server.set_idle();
     tokio::select! {
         () = server.needed() => {}
-        () = server.again.notified() => {}
+        () = server.reach.reconnect_requested() => {}
         () = server.stop.cancelled() => {}
     }
-    server.rests(false);
+    server.reach.set_starting();
 }
 
 /// Connects once. Returns when the connection has ended; `since` is when it could be used, if it ever could.
-async fn attempt(server: &Arc<Server>, stderr: StderrTail, since: &mut Option<Instant>) -> Ended {
+async fn attempt(
+    server: &Arc<UpstreamServer>,
+    stderr: StderrTail,
+    since: &mut Option<Instant>,
+) -> ConnectionEnd {
     if let TransportSpec::Stdio(spec) = &server.spec.transport {
-        stdio::former_ended(spec, &server.whose()).await;
+        stdio::wait_previous_exited(spec, &server.instance_id()).await;
     }
-    // Started for nobody, one that waits to be needed is only asked what it offers.
-    let uses = &server.uses;
-    let learns = server.spec.is_lazy() && server.is_quiet();
-    let ever = uses.ever();
-    // Read before it is started: what runs is what was read, but for whoever replaces it at this very moment.
-    let facts = trust::facts(&server.spec).await;
-    let (connection, hears, greeting) = match connect(server, stderr).await {
+    // A server on demand that no client needs is only started to read its catalog.
+    let leases = &server.leases;
+    let only_lists = server.spec.is_lazy() && server.is_quiet();
+    let ever = leases.ever();
+    // Read before the start, so that what runs is what was read; a swap in this very moment is not noticed (TOCTOU).
+    let facts = trust::identity_of(&server.spec.transport).await;
+    let (connection, notifications, server_info) = match connect(server, stderr).await {
         Ok(connected) => connected,
         Err(ended) => return ended,
     };
-    let _over = Over(connection.inbox.clone());
-    let mut offer = server.last_offer(&identity(&facts, &greeting));
-    offer.keep(|capability| greeting.has(capability));
-    offer.instructions.clone_from(&greeting.instructions);
+    let _over = RetireOnDrop(connection.demux.clone());
+    let mut offer = server.catalog.last_offer(&identity(&facts, &server_info));
+    offer.keep(|capability| server_info.has(capability));
+    offer.instructions.clone_from(&server_info.instructions);
     offer.era = Some(connection.era());
-    let all = BTreeSet::from(Listed::ALL);
-    // What nobody waits for, or a person is to judge, may take its time.
-    let is_patient = learns || matches!(server.spec.start, Start::ToBeSeen);
+    let all = BTreeSet::from(ListKind::ALL);
+    // A list that no client waits for, or that a person is to review, may take its time.
+    let is_patient = only_lists || matches!(server.spec.start, StartPolicy::ToBeSeen);
     let within = if is_patient { LIST_WITHIN } else { FIRST_WITHIN };
-    let listed = list(&connection, &greeting, &mut offer, &all, |_| within);
-    if let Err(error) = tokio::join!(listed, hear_all(&connection, &greeting)).0 {
-        return given_up(&connection).unwrap_or_else(|| error.into());
+    let listed = list(&connection, &server_info, &mut offer, &all, |_| within);
+    if let Err(error) = tokio::join!(listed, request_all_logs(&connection, &server_info)).0 {
+        return given_up_by_hub(&connection).unwrap_or_else(|| error.into());
     }
-    publish(server, &connection, &greeting, &facts, offer.clone());
+    publish(server, &connection, &server_info, &facts, offer.clone());
     *since = Some(Instant::now());
-    let is_unneeded = || learns && server.is_quiet() && uses.ever() == ever;
-    // What it rests with has to be whole.
+    let is_unneeded = || only_lists && server.is_quiet() && leases.ever() == ever;
+    // An idle server has to have a complete catalog.
     if offer.is_whole() && is_unneeded() {
-        return Ended::Idle;
+        return ConnectionEnd::Idle;
     }
     tokio::select! {
         biased;
-        // First, and whatever is being waited for: there is nothing more to come.
-        () = connection.inbox.retired.cancelled() => given_up(&connection).unwrap_or_else(|| {
+        // First: nothing more can arrive.
+        () = connection.demux.life.retired.cancelled() => given_up_by_hub(&connection).unwrap_or_else(|| {
             let gone = connection.closed().is_cancelled();
-            if gone { Ended::Why(StatusKind::Failed, ENDED.to_owned()) } else { Ended::Again(FORGETS) }
+            if gone { ConnectionEnd::Why(StatusKind::Failed, ENDED.to_owned()) } else { ConnectionEnd::Again(LOSES_SESSIONS) }
         }),
-        ended = keep(server, &connection, hears, &greeting, &facts, offer, is_unneeded) => ended,
+        ended = maintain(server, &connection, notifications, &server_info, &facts, offer, is_unneeded) => ended,
     }
 }
 
-/// Asks for everything that the server logs: what each client wants to hear is its own to say. One that refuses tells what it
-/// tells.
-async fn hear_all(connection: &Connection, greeting: &Greeting) {
-    if !connection.is_modern() && greeting.has("logging") {
+/// Asks for all log messages: each client has its own level. A server may refuse.
+async fn request_all_logs(connection: &Connection, server_info: &HandshakeResult) {
+    if connection.dialect().sets_log_level() && server_info.has("logging") {
         let level = r#""level":"debug""#.to_owned();
-        let _ = connection.own("logging/setLevel", level, FIRST_WITHIN).await;
+        let _ = connection.hub_request("logging/setLevel", level, FIRST_WITHIN).await;
     }
 }
 
-/// Whatever still waits for something on a connection that is no longer kept hears that nothing will come of it.
-struct Over(Arc<Inbox>);
+/// Ends every wait on a connection that is no longer used.
+struct RetireOnDrop(Arc<Demux>);
 
-impl Drop for Over {
+impl Drop for RetireOnDrop {
     fn drop(&mut self) {
-        self.0.retire();
+        self.0.life.retire();
     }
 }
 
-/// Returns why a connection was given up, where that was for a reason of ours.
-fn given_up(connection: &Connection) -> Option<Ended> {
-    connection.inbox.given_up_for().map(|why| Ended::Why(StatusKind::Failed, why.to_owned()))
+/// Returns why the hub gave the connection up, where it did.
+fn given_up_by_hub(connection: &Connection) -> Option<ConnectionEnd> {
+    connection.demux.life.given_up_for().map(|why| ConnectionEnd::Why(StatusKind::Failed, why.to_owned()))
 }
 
-/// Keeps what is known of the server up to date, until nobody needs it or that cannot be done. One that `is_unneeded` was only
-/// to say what it offers.
-async fn keep(
-    server: &Arc<Server>,
+/// Keeps the catalog up to date, until the server is not needed or that fails. A server that `is_unneeded` was only
+/// started to read its catalog.
+async fn maintain(
+    server: &Arc<UpstreamServer>,
     connection: &Arc<Connection>,
-    hears: Arc<Ear>,
-    greeting: &Greeting,
-    facts: &Identity,
-    mut offer: Offer,
+    notifications: Arc<PendingNotifications>,
+    server_info: &HandshakeResult,
+    facts: &ServerIdentity,
+    mut offer: RawCatalog,
     is_unneeded: impl Fn() -> bool,
-) -> Ended {
-    let (uses, is_modern) = (&server.uses, connection.is_modern());
+) -> ConnectionEnd {
+    let (leases, style) = (&server.leases, connection.dialect().subscription_style());
     let mut idle = idle_from(server, Instant::now());
-    let mut relist = Relist::new(server.spec.relist_every, &offer);
-    let unheard = server.take_unheard();
-    let mut listening = Listening::new(connection, greeting, unheard.clone());
-    let mut subscribing = Subscribing::new(server, connection, unheard);
-    let mut damped = DAMPED;
-    // Watched already, from before this connection.
-    server.watch_changed.notify_one();
+    let mut relist = RelistSchedule::new(server.spec.relist_every, &offer);
+    let missed_before = server.subscriptions.take_missed();
+    let mut listening = SubscriptionListener::new(connection, server_info, missed_before.clone());
+    let mut subscribing = ResourceSubscriber::new(&server.subscriptions, connection, missed_before);
+    let mut debounce = DEBOUNCE;
+    // What was watched before this connection.
+    server.subscriptions.changed.notify_one();
     loop {
-        server.awaits_lists.store(relist.is_awaited(&offer), Ordering::Relaxed);
+        server.catalog.set_awaits_lists(relist.is_awaited(&offer));
         tokio::select! {
-            () = server.watch_changed.notified() => match is_modern {
-                true => listening.watch(server.watched()),
-                false => subscribing.is_due(),
+            () = server.subscriptions.changed.notified() => match style {
+                SubscriptionStyle::OneStream => listening.watch(server.subscriptions.uris()),
+                SubscriptionStyle::PerResource => subscribing.is_due(),
             },
             () = subscribing.run() => {}
             () = sleep_until(idle) => {
-                let due = server.spec.idle_stop.is_some_and(|idle| uses.last() + idle <= Instant::now());
-                // What it rests with has to be whole.
+                let due = server.spec.idle_stop.is_some_and(|idle| leases.last() + idle <= Instant::now());
+                // An idle server has to have a complete catalog.
                 if due && server.is_quiet() && !relist.is_awaited(&offer) {
-                    return Ended::Idle;
+                    return ConnectionEnd::Idle;
                 }
-                idle = idle_from(server, if due { Instant::now() } else { uses.last() });
+                idle = idle_from(server, if due { Instant::now() } else { leases.last() });
             }
-            listed = relist.due(connection, greeting, &offer) => {
+            listed = relist.due(connection, server_info, &offer) => {
                 if let Some(listed) = listed {
                     offer = listed;
-                    publish(server, connection, greeting, facts, offer.clone());
+                    publish(server, connection, server_info, facts, offer.clone());
                 }
                 if !relist.is_awaited(&offer) && is_unneeded() {
-                    return Ended::Idle;
+                    return ConnectionEnd::Idle;
                 }
             }
             news = listening.news() => match news {
-                listen::News::Heard(unheard) => tell_updated(server, unheard).await,
-                listen::News::HeardAgain => connection.inbox.heard_again(),
-                listen::News::Gone(error) => return error.into(),
+                ListenEvent::Opened(missed_before) => announce_updated(server, missed_before).await,
+                ListenEvent::Reopened => connection.demux.listening_resumed(),
+                ListenEvent::Gone(error) => return error.into(),
             },
-            () = hears.news() => {
-                let Heard { mut lists, updated, missed, .. } = hears.take();
-                tell_updated(server, updated).await;
+            () = notifications.news() => {
+                let NotificationBatch { mut lists, updated, missed, .. } = notifications.take();
+                announce_updated(server, updated).await;
                 if lists.is_empty() && !missed {
                     continue;
                 }
-                tokio::time::sleep(damped).await;
-                // Counted before it is taken, so that nothing counts as looked at that was not.
-                let said = connection.inbox.lists.borrow().said;
-                let more = hears.take();
+                tokio::time::sleep(debounce).await;
+                // Counted before they are taken, so that none counts as read that was not.
+                let said = connection.demux.lists.announcements();
+                let more = notifications.take();
                 lists.extend(more.lists);
-                tell_updated(server, more.updated).await;
+                announce_updated(server, more.updated).await;
                 let is_storm = more.often > STORM;
                 let mut read = lists.clone();
                 if missed || more.missed {
-                    read.extend(offered(greeting));
+                    read.extend(offered(server_info));
                 }
-                // Calls wait for what the server said of tools and prompts, and for no more than that: the rest may be late,
-                // and is asked for beside them.
-                let within = |list: Listed| match list != Listed::Resources && lists.contains(&list) {
+                // Calls wait for announced tools and prompts, and for no more than that: the rest may be late, and
+                // is read concurrently.
+                let within = |list: ListKind| match list != ListKind::Resources && lists.contains(&list) {
                     true => LIST_WITHIN,
                     false => FIRST_WITHIN,
                 };
-                damped = if is_storm { (damped * 2).min(DAMPED_MAX) } else { DAMPED };
+                debounce = if is_storm { (debounce * 2).min(DEBOUNCE_MAX) } else { DEBOUNCE };
                 relist.forget(&offer);
-                // Listed first, told afterwards. A list that fails leaves the last good one.
-                match list(connection, greeting, &mut offer, &read, within).await {
+                // Read first, announced afterwards. A list that fails leaves the last good one.
+                match list(connection, server_info, &mut offer, &read, within).await {
                     Ok(()) => {
-                        relist.looked(&offer);
-                        let changed = publish(server, connection, greeting, facts, offer.clone());
-                        // What was counted by now, and does not wait to be taken, was taken before this look.
-                        let counted = connection.inbox.lists.borrow().said;
-                        let looked = if hears.waits_for_lists() { said } else { counted };
-                        connection.inbox.lists.send_modify(|lists| lists.looked = looked);
-                        // Nothing is different, but the server may know better; one that says so all the time is not
+                        relist.refreshed(&offer);
+                        let changed = publish(server, connection, server_info, facts, offer.clone());
+                        // What was counted by now, and is not pending, was taken before this read.
+                        let counted = connection.demux.lists.announcements();
+                        let looked = if notifications.waits_for_lists() { said } else { counted };
+                        connection.demux.lists.set_read(looked);
+                        // Nothing differs, but the server may know better. One that announces all the time is not
                         // believed.
                         if !changed && !is_storm {
                             for list in lists {
-                                server.tell(list.list());
+                                server.announce_list(list.refresh_lists());
                             }
                         }
                     }
-                    // It is busy with a call, and does one thing at a time. What it offers is asked for until it is known.
-                    Err(error) if error.is_late() && connection.inbox.serves_call() => {
-                        tracing::debug!(target: "upstream", server = %server.spec.name, %error, "a server is asked again for what it offers");
-                        lists.into_iter().for_each(|list| _ = hears.changed(list));
+                    // It is busy with a call, and does one thing at a time. Its lists are read until that succeeds.
+                    Err(error) if error.is_late() && connection.demux.serves_call() => {
+                        tracing::debug!(target: "upstream", server = %server.spec.name, %error, "lists are read again");
+                        lists.into_iter().for_each(|list| _ = notifications.changed(list));
                         if missed || more.missed {
-                            hears.missed();
+                            notifications.missed();
                         }
                     }
-                    // What the tools are now is not known, so none of them can be called.
+                    // The tools are unknown now, so none of them can be called.
                     Err(error) => {
-                        tracing::warn!(target: "upstream", server = %server.spec.name, %error, "A changed list could not be read.");
+                        tracing::warn!(target: "upstream", server = %server.spec.name, %error, "changed list could not be read");
                         return error.into();
                     }
                 }
@@ -362,107 +376,98 @@ async fn keep(
     }
 }
 
-/// Returns the lists that a server has.
-fn offered(greeting: &Greeting) -> impl Iterator<Item = Listed> {
-    let all = [("tools", Listed::Tools), ("prompts", Listed::Prompts), ("resources", Listed::Resources)];
-    all.into_iter().filter(|(capability, _)| greeting.has(capability)).map(|(_, list)| list)
+/// Returns the lists that a server declares.
+fn offered(server_info: &HandshakeResult) -> impl Iterator<Item = ListKind> {
+    let all =
+        [("tools", ListKind::Tools), ("prompts", ListKind::Prompts), ("resources", ListKind::Resources)];
+    all.into_iter().filter(|(capability, _)| server_info.has(capability)).map(|(_, list)| list)
 }
 
-/// Tells of changed resources, and lets those who pass it on keep up.
-async fn tell_updated(server: &Server, updated: BTreeSet<String>) {
+/// Announces changed resources, and lets the receivers keep up.
+async fn announce_updated(server: &UpstreamServer, updated: BTreeSet<String>) {
     for (number, uri) in (1..).zip(updated) {
-        server.tell_updated(uri);
-        if number % TOLD_AT_ONCE == 0 {
+        server.subscriptions.announce(uri);
+        if number % ANNOUNCED_AT_ONCE == 0 {
             tokio::task::yield_now().await;
         }
     }
 }
 
-type Connected = (Arc<Connection>, Arc<Ear>, Greeting);
+type ConnectedServer = (Arc<Connection>, Arc<PendingNotifications>, HandshakeResult);
 
-async fn connect(server: &Server, stderr: StderrTail) -> Result<Connected, Ended> {
-    let failed = |why: String| Ended::Why(StatusKind::Failed, why);
-    let (inbox, hears) = Inbox::new();
-    inbox.asks_for(Asker::of(&server.spec));
-    let known = server.known();
-    let link = match &server.spec.transport {
-        TransportSpec::Stdio(spec) => stdio::start(spec, server.whose(), inbox.clone(), stderr),
-        TransportSpec::Http(spec) => {
-            let (credentials, carrier) = (server.credentials.clone(), known.map(|known| known.carrier));
-            http::open(spec, inbox.clone(), credentials, carrier)
-        }
-    };
+async fn connect(server: &UpstreamServer, stderr: StderrTail) -> Result<ConnectedServer, ConnectionEnd> {
+    let failed = |why: String| ConnectionEnd::Why(StatusKind::Failed, why);
+    let (demux, notifications) = Demux::new();
+    demux.set_asker(server.asker());
+    let known = server.reach.hint();
+    let (inbound, carrier) = (demux.clone(), known.map(|known| known.carrier));
+    let link = transport::open(
+        &server.spec.transport,
+        server.instance_id(),
+        inbound,
+        stderr,
+        carrier,
+        &server.spec.shutdown,
+    );
     let link = link.map_err(failed)?;
-    let connection = Arc::new(Connection::new(link, inbox));
-    let greeted = greet(&connection, known.map(|known| known.era)).await;
-    if greeted.is_err()
-        && let Some(ended) = given_up(&connection)
+    let connection = Arc::new(Connection::new(link, demux));
+    let handshaken = handshake(&connection, known.map(|known| known.era)).await;
+    if handshaken.is_err()
+        && let Some(ended) = given_up_by_hub(&connection)
     {
         return Err(ended);
     }
-    let greeting = match greeted {
-        Ok(greeting) => greeting,
-        Err(Unknown::EndedWhenProbed) => {
-            server.remember(Some(Known { era: Era::Sessions, carrier: Carrier::Usual }));
-            return Err(Ended::Again(ENDS_WHEN_PROBED));
+    let server_info = match handshaken {
+        Ok(server_info) => server_info,
+        Err(HandshakeError::EndedWhenProbed) => {
+            server.reach.set_hint(Some(ProtocolHint { era: Era::Sessions, carrier: Carrier::Usual }));
+            return Err(ConnectionEnd::Again(ENDS_WHEN_PROBED));
         }
-        Err(Unknown::Failed(error)) => {
+        Err(HandshakeError::Failed(error)) => {
             let is_other =
                 matches!(error, RequestError::Refused(_) | RequestError::Link(LinkError::Unsuitable { .. }));
-            // What was known may be wrong by now; but not because the server is away or slow.
+            // The hint may be wrong by now; but not because the server is away or slow.
             if is_other || matches!(error, RequestError::Closed) {
-                server.remember(None);
+                server.reach.set_hint(None);
             }
-            // Then it is found out anew before anybody is told that it failed.
+            // The era is probed again before the status says that it failed.
             let again = known.is_some() && is_other;
-            return Err(if again { Ended::Again(SPEAKS_OTHERWISE) } else { error.into() });
+            return Err(if again { ConnectionEnd::Again(CHANGES_VERSION) } else { error.into() });
         }
     };
     let carrier = connection.carrier();
-    server.remember(connection.revision().map(|revision| Known { era: revision.era(), carrier }));
-    Ok((connection, hears, greeting))
+    server
+        .reach
+        .set_hint(connection.revision().map(|revision| ProtocolHint { era: revision.era(), carrier }));
+    Ok((connection, notifications, server_info))
 }
 
 fn publish(
-    server: &Server,
+    server: &UpstreamServer,
     connection: &Arc<Connection>,
-    greeting: &Greeting,
-    facts: &Identity,
-    mut offer: Offer,
+    server_info: &HandshakeResult,
+    facts: &ServerIdentity,
+    mut offer: RawCatalog,
 ) -> bool {
-    let snapshot = Arc::new(trust::snapshot(&mut offer, identity(facts, greeting)));
-    let (name, revision) = (greeting.name.clone(), connection.revision().map(|revision| revision.as_str()));
-    let offered = Offered { offer, snapshot, name, revision };
-    // A part of it would be taken for all of it when the hub next starts.
+    let snapshot = Arc::new(snapshot(&mut offer, identity(facts, server_info)));
+    let (name, revision) =
+        (server_info.name.clone(), connection.revision().map(|revision| revision.as_str()));
+    let offered = AdvertisedCatalog { offer, snapshot, name, revision };
+    // An incomplete catalog would pass for a complete one at the next start.
     if offered.offer.is_whole() {
-        recall::remember(server, &offered);
+        cache::save(&server.spec, &offered, server.reach.hint().map(|hint| hint.carrier));
     }
-    server.offers(offered, connection)
+    server.set_catalog(offered, connection)
 }
 
-/// Returns who the server is: what is known of it, and what it says itself.
-fn identity(facts: &Identity, greeting: &Greeting) -> Identity {
+/// Returns the identity of the server: what is known of it, and its own name.
+fn identity(facts: &ServerIdentity, server_info: &HandshakeResult) -> ServerIdentity {
     let mut identity = facts.clone();
-    identity.insert(SAID_NAME.to_owned(), greeting.name.clone().unwrap_or_default());
+    identity.insert(SAID_NAME.to_owned(), server_info.name.clone().unwrap_or_default());
     identity
 }
 
-/// Returns when a server is to be looked at that nobody has needed since then.
-fn idle_from(server: &Server, since: Instant) -> Option<Instant> {
+/// Returns when an idle server is due to stop.
+fn idle_from(server: &UpstreamServer, since: Instant) -> Option<Instant> {
     server.spec.idle_stop.map(|idle| since + idle)
-}
-
-pub(crate) async fn sleep_until(when: Option<Instant>) {
-    match when {
-        Some(when) => tokio::time::sleep_until(when).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Spreads attempts, so that many servers do not come back at the same moment.
-pub(crate) fn jittered(pause: Duration) -> Duration {
-    let mut random = [0; 2];
-    // Without random numbers there is no spread, and no harm.
-    let _ = getrandom::fill(&mut random);
-    pause.mul_f64(0.75 + f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX) / 2.0)
 }

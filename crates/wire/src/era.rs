@@ -1,26 +1,26 @@
-//! The two eras of the protocol, and the only place that knows how they differ.
+//! The two eras of the MCP protocol. All version differences are in this module and in `dialect`.
 //!
-//! Up to 2025-11-25 a client opens a session with `initialize`, and the server may ask the client things
-//! in the middle of a call. From 2026-07-28 on every request stands alone: it brings its version and the
-//! client's capabilities in `_meta`, results say what they are and how long they may be kept, and a
-//! question to the client is a result that the client answers by calling again.
+//! Up to 2025-11-25 a client opens a session with `initialize`, and the server may send requests to the client during
+//! a call. From 2026-07-28 on requests are stateless: `_meta` carries the version and the client's capabilities, results
+//! carry a type and a cache lifetime, and a request to the client is a result (`input_required`) that the client answers
+//! by calling again.
 
-use crate::message::Id;
-use crate::params::{Fields, Key, Params};
-use crate::rpc::{self, RpcError, SaidBy};
-use portcullis_core::{Ask, AskKind, Capability, LogLevel};
+use crate::message::RequestId;
+use crate::params::{ParamKey, Params, RawMembers};
+use crate::rpc::{self, RpcError, RpcErrorSource};
+use portcullis_core::{ClientCapability, InputRequest, InputRequestKind, LogLevel};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// How a client and the hub know each other.
+/// How a client and the hub keep protocol state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
     /// `initialize`, sessions, requests in both directions.
     Sessions,
-    /// Each request stands alone.
+    /// Stateless: each request carries its version and capabilities.
     PerRequest,
 }
 
@@ -43,7 +43,7 @@ impl Revision {
         Revision::V2026_07_28,
     ];
 
-    /// The newest revision that a client can get by `initialize`.
+    /// The newest revision that `initialize` can negotiate.
     pub const NEWEST_WITH_SESSIONS: Revision = Revision::V2025_11_25;
 
     pub fn as_str(self) -> &'static str {
@@ -64,33 +64,33 @@ impl Revision {
         if self < Revision::V2026_07_28 { Era::Sessions } else { Era::PerRequest }
     }
 
-    /// Returns the revision for a session: the one asked for, or else the newest with sessions.
+    /// Returns the revision for a session: the requested one if it has sessions, else the newest that does.
     pub fn negotiate(asked: &str) -> Revision {
         Revision::parse(asked)
             .filter(|revision| revision.era() == Era::Sessions)
             .unwrap_or(Revision::NEWEST_WITH_SESSIONS)
     }
 
-    /// Returns whether several messages may come in one frame.
+    /// Returns whether the revision has JSON-RPC batches.
     pub fn allows_batches(self) -> bool {
         self <= Revision::V2025_03_26
     }
 
-    /// Returns whether a stream begins with an event that only carries an id to come back with.
+    /// Returns whether an SSE stream begins with a priming event, which carries only an event id for resumption.
     pub fn primes_streams(self) -> bool {
         self == Revision::V2025_11_25
     }
 }
 
-/// What a client offers to be asked, and to understand.
+/// The client capabilities that the hub acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Offers {
-    /// A form for a person to fill in.
+pub struct ClientCapabilities {
+    /// Elicitation by form.
     pub elicit: bool,
-    /// An address for a person to follow.
+    /// Elicitation by URL.
     pub elicit_url: bool,
     pub sample: bool,
-    /// Tools for the client's model to use.
+    /// Sampling with tools.
     pub sample_tools: bool,
     pub roots: bool,
     pub tasks: bool,
@@ -99,16 +99,16 @@ pub struct Offers {
 /// The name of the tasks extension.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-impl Offers {
-    pub fn of(capabilities: &Map<String, Value>) -> Offers {
+impl ClientCapabilities {
+    pub fn of(capabilities: &Map<String, Value>) -> ClientCapabilities {
         let has = |key: &str| capabilities.get(key).is_some_and(Value::is_object);
         let extensions = capabilities.get("extensions");
         let tasks = extensions.and_then(|all| all.get(TASKS)).is_some_and(Value::is_object);
         let part =
             |key: &str, part: &str| capabilities.get(key).is_some_and(|offered| offered[part].is_object());
         let elicit_url = part("elicitation", "url");
-        Offers {
-            // Forms were there first, and are what is meant where nothing is said.
+        ClientCapabilities {
+            // Form mode is the older one: it is the default where the client names no mode.
             elicit: has("elicitation") && (part("elicitation", "form") || !elicit_url),
             elicit_url,
             sample: has("sampling"),
@@ -118,51 +118,55 @@ impl Offers {
         }
     }
 
-    pub fn has(self, kind: AskKind) -> bool {
+    pub fn has(self, kind: InputRequestKind) -> bool {
         match kind {
-            AskKind::Elicit => self.elicit,
-            AskKind::Sample => self.sample,
-            AskKind::Roots => self.roots,
+            InputRequestKind::Elicit => self.elicit,
+            InputRequestKind::Sample => self.sample,
+            InputRequestKind::Roots => self.roots,
         }
     }
 
-    /// Returns whether all is offered that a question needs.
-    pub fn accepts(self, ask: &Ask) -> bool {
+    /// Returns whether the client supports everything that a request to it needs.
+    pub fn accepts(self, ask: &InputRequest) -> bool {
         match ask.kind {
-            AskKind::Elicit if is_url(ask) => self.elicit_url,
-            AskKind::Sample if uses_tools(ask) => self.sample && self.sample_tools,
-            AskKind::Elicit | AskKind::Sample | AskKind::Roots => self.has(ask.kind),
+            InputRequestKind::Elicit if is_url(ask) => self.elicit_url,
+            InputRequestKind::Sample if uses_tools(ask) => self.sample && self.sample_tools,
+            InputRequestKind::Elicit | InputRequestKind::Sample | InputRequestKind::Roots => {
+                self.has(ask.kind)
+            }
         }
     }
 }
 
-/// Returns whether a person is to follow an address.
-pub fn is_url(ask: &Ask) -> bool {
-    ask.kind == AskKind::Elicit && ask.params["mode"] == "url"
+/// Returns whether the elicitation sends a person to a URL.
+pub fn is_url(ask: &InputRequest) -> bool {
+    ask.kind == InputRequestKind::Elicit && ask.params["mode"] == "url"
 }
 
-/// Returns whether the client's model is to use tools.
-fn uses_tools(ask: &Ask) -> bool {
+/// Returns whether the sampling request gives the client's model tools.
+fn uses_tools(ask: &InputRequest) -> bool {
     ["tools", "toolChoice"].iter().any(|key| ask.params.get(key).is_some_and(|value| !value.is_null()))
 }
 
-/// Returns what a server is told that asks what its client does not offer; `in_part` says that the client offers
-/// something of the kind.
-pub fn not_offered(ask: &Ask, in_part: bool) -> RpcError {
+/// Returns the error for an upstream server's request that the client does not support. `in_part`: the client supports the
+/// capability, but not this mode of it.
+pub fn not_offered(ask: &InputRequest, in_part: bool) -> RpcError {
     let missing = match ask.kind {
-        AskKind::Elicit if is_url(ask) => "`mode` must be one that the client offers, and `url` is none",
-        AskKind::Elicit if in_part => "`mode` must be one that the client offers, and `form` is none",
-        AskKind::Sample if in_part => "the client does not offer `sampling.tools`",
-        AskKind::Elicit | AskKind::Sample | AskKind::Roots => {
+        InputRequestKind::Elicit if is_url(ask) => {
+            "the client does not support elicitation with `mode` = `url`"
+        }
+        InputRequestKind::Elicit if in_part => "the client does not support elicitation with `mode` = `form`",
+        InputRequestKind::Sample if in_part => "the client does not offer `sampling.tools`",
+        InputRequestKind::Elicit | InputRequestKind::Sample | InputRequestKind::Roots => {
             return RpcError::method_not_found(ask_method(ask.kind));
         }
     };
     RpcError::invalid_params(missing)
 }
 
-/// Returns what a client with a session is asked. Servers of the newer era have no name for an address that a person is
-/// to follow; where one is needed, it is `new_id`.
-pub fn ask_params(ask: &Ask, new_id: impl FnOnce() -> Option<String>) -> Cow<'_, Value> {
+/// Returns the parameters for a client with a session. Those clients require an `elicitationId` for URL elicitation, which
+/// servers of the newer era do not send; `new_id` supplies it.
+pub fn ask_params(ask: &InputRequest, new_id: impl FnOnce() -> Option<String>) -> Cow<'_, Value> {
     if !is_url(ask) || !ask.params[ELICITATION_ID].is_null() {
         return Cow::Borrowed(&ask.params);
     }
@@ -173,55 +177,54 @@ pub fn ask_params(ask: &Ask, new_id: impl FnOnce() -> Option<String>) -> Cow<'_,
     Cow::Owned(params)
 }
 
-/// By which a client is told that a person has followed an address.
+/// Correlates `notifications/elicitation/complete` with its elicitation.
 const ELICITATION_ID: &str = "elicitationId";
 
-/// Returns whether there is anything in a question that could be shown or answered. Only folders are asked for without
-/// a word.
-pub fn is_askable(kind: AskKind, params: &Value) -> bool {
+/// Returns whether a request to the client has usable parameters. Only `roots/list` may have none.
+pub fn is_askable(kind: InputRequestKind, params: &Value) -> bool {
     match kind {
-        AskKind::Elicit | AskKind::Sample => params.is_object(),
-        AskKind::Roots => params.is_object() || params.is_null(),
+        InputRequestKind::Elicit | InputRequestKind::Sample => params.is_object(),
+        InputRequestKind::Roots => params.is_object() || params.is_null(),
     }
 }
 
-/// Returns the method by which the client is asked.
-pub fn ask_method(kind: AskKind) -> &'static str {
+/// Returns the method of a request to the client.
+pub fn ask_method(kind: InputRequestKind) -> &'static str {
     match kind {
-        AskKind::Elicit => "elicitation/create",
-        AskKind::Sample => "sampling/createMessage",
-        AskKind::Roots => "roots/list",
+        InputRequestKind::Elicit => "elicitation/create",
+        InputRequestKind::Sample => "sampling/createMessage",
+        InputRequestKind::Roots => "roots/list",
     }
 }
 
-fn capability_name(kind: AskKind) -> &'static str {
+fn capability_name(kind: InputRequestKind) -> &'static str {
     match kind {
-        AskKind::Elicit => "elicitation",
-        AskKind::Sample => "sampling",
-        AskKind::Roots => "roots",
+        InputRequestKind::Elicit => "elicitation",
+        InputRequestKind::Sample => "sampling",
+        InputRequestKind::Roots => "roots",
     }
 }
 
-const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub(crate) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub(crate) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub(crate) const META_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
 const META_PROGRESS: &str = "progressToken";
 const META_RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub(crate) const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 pub const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// What a request says of itself in `_meta`.
+/// The `_meta` of a request.
 #[derive(Debug, Clone, Default)]
 pub struct RequestMeta {
-    /// The version that a request of the newer era names.
+    /// The protocol version; only the newer era sends it.
     pub version: Option<String>,
-    pub offers: Option<Offers>,
+    pub offers: Option<ClientCapabilities>,
     pub log_level: Option<LogLevel>,
-    /// What progress reports are tagged with, as it came.
+    /// Tags progress notifications; passed through unchanged.
     pub progress_token: Option<Value>,
-    /// What the client offers, in its own words.
+    /// The client's capabilities, unparsed.
     pub capabilities: Option<Box<RawValue>>,
-    /// What means nothing to the hub, as the inside of an object.
+    /// The members unknown to the hub, as the inside of a JSON object.
     pub others: String,
 }
 
@@ -229,8 +232,8 @@ fn in_meta(error: RpcError) -> RpcError {
     RpcError { message: error.message.replacen("Invalid params: ", "Invalid params: `_meta`: ", 1), ..error }
 }
 
-/// The members of `_meta` that are between the client and the hub, and those by which a server says what belongs together,
-/// which a client cannot know of another's.
+/// The members of `_meta` that stay between client and hub. The last two correlate messages of one connection, so they mean
+/// nothing on another.
 const META_OWN: [&str; 7] = [
     META_VERSION,
     META_CAPABILITIES,
@@ -243,18 +246,18 @@ const META_OWN: [&str; 7] = [
 
 impl RequestMeta {
     pub fn of(params: &Params<'_>) -> Result<RequestMeta, RpcError> {
-        let Some(raw) = params.raw(Key::Meta) else { return Ok(RequestMeta::default()) };
+        let Some(raw) = params.raw(ParamKey::Meta) else { return Ok(RequestMeta::default()) };
         if !raw.get().starts_with('{') {
             return Err(RpcError::invalid_params("`_meta` must be an object"));
         }
-        // Said in the words of the one who reads everything else strictly.
+        // The strict parser's message names the fault better.
         let refused = |error: serde_json::Error| {
             let strict = portcullis_core::json::parse_strict(raw.get()).err();
             let why = strict.map_or_else(|| error.to_string(), |error| error.to_string());
             RpcError::invalid_params(format_args!("`_meta`: {why}"))
         };
-        let meta: Fields<'_> = serde_json::from_str(raw.get()).map_err(refused)?;
-        meta.told_apart(&META_OWN).map_err(in_meta)?;
+        let meta: RawMembers<'_> = serde_json::from_str(raw.get()).map_err(refused)?;
+        meta.reject_confusable(&META_OWN).map_err(in_meta)?;
         let value = |key: &str| meta.get(key).and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
         let text = |key: &str| value(key).and_then(|value| value.as_str().map(str::to_owned));
         let token = value(META_PROGRESS).filter(|token| token.is_string() || token.is_number());
@@ -265,7 +268,7 @@ impl RequestMeta {
                 let strict = strict.map_err(|error| {
                     RpcError::invalid_params(format_args!("`_meta`: `{META_CAPABILITIES}`: {error}"))
                 })?;
-                strict.as_object().map(Offers::of)
+                strict.as_object().map(ClientCapabilities::of)
             }
             None => None,
         };
@@ -275,34 +278,34 @@ impl RequestMeta {
             log_level: text(META_LOG_LEVEL).as_deref().and_then(LogLevel::parse),
             progress_token: token,
             capabilities: capabilities.map(ToOwned::to_owned),
-            others: meta.inside(|name| !META_OWN.contains(&name)).map_err(in_meta)?,
+            others: meta.join_members(|name| !META_OWN.contains(&name)).map_err(in_meta)?,
         })
     }
 }
 
-/// Returns whether a parameter that means nothing to the hub is for the server of a call. A wish for a task is ignored, as
-/// it is by whoever does not offer tasks: nobody could ask after it.
+/// Returns whether a parameter unknown to the hub is forwarded upstream. `task` of the older era is dropped: the hub does
+/// not offer tasks there, so the client could not poll the task.
 pub fn is_passed_on(revision: Revision, name: &str) -> bool {
     revision.era() == Era::PerRequest || name != "task"
 }
 
-/// Returns which revision a request on a line (stdio, socket) speaks, or `None` for that of its session.
-pub fn of_line(meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
+/// Returns the revision of a request on a line transport (stdio, socket), or `None` if the session decides.
+pub fn revision_of_line(meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
     match meta.version.as_deref() {
         None => Ok(None),
         Some(version) => checked(version, meta).map(Some),
     }
 }
 
-/// Returns which revision an HTTP request speaks, or `None` where the header names none and the session decides.
+/// Returns the revision of an HTTP request, or `None` if the header is absent and the session decides.
 ///
-/// The order of the checks is what clients rely on: incomplete `_meta`, then header against body, then support.
-pub fn of_http(header: Option<&str>, meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
+/// Clients rely on the order of the checks: incomplete `_meta`, then header against body, then support.
+pub fn revision_of_http(header: Option<&str>, meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
     let known = header.map(Revision::parse);
     match (known, meta.version.as_deref()) {
         (Some(Some(revision)), _) if revision.era() == Era::Sessions => Ok(Some(revision)),
         (None, None) => Ok(None),
-        // A version that nobody knows, from a client that says no more: tell it what there is.
+        // An unknown version without `_meta`: list the supported ones.
         (Some(None), None) => Err(unsupported(header.unwrap_or_default())),
         (Some(_), None) => Err(RpcError::invalid_params(format_args!("`_meta` must have `{META_VERSION}`"))),
         (_, Some(version)) => {
@@ -335,7 +338,7 @@ fn unsupported(version: &str) -> RpcError {
         .with(json!({ "supported": supported, "requested": requested }))
 }
 
-/// The error for a header that says something else than the body.
+/// The error for a header that does not match the body.
 pub fn mismatch(header: &str, said: Option<&str>, body: &str) -> RpcError {
     let body = portcullis_core::json::printable(body);
     let message = match said {
@@ -348,8 +351,8 @@ pub fn mismatch(header: &str, said: Option<&str>, body: &str) -> RpcError {
     RpcError::new(rpc::HEADER_MISMATCH, message)
 }
 
-/// The error for a call that needs what the client does not offer.
-pub fn missing_capability(capability: Capability) -> RpcError {
+/// The error for a call that needs a capability the client does not have.
+pub fn missing_capability(capability: ClientCapability) -> RpcError {
     let name = capability_name(capability.kind);
     let (path, required) = match capability.part {
         None => (name.to_owned(), json!({})),
@@ -359,17 +362,17 @@ pub fn missing_capability(capability: Capability) -> RpcError {
         .with(json!({ "requiredCapabilities": { name: required } }))
 }
 
-/// Returns what a client has to offer to be asked this.
-pub fn needed(ask: &Ask) -> Capability {
+/// Returns the client capability that a request to the client needs.
+pub fn needed(ask: &InputRequest) -> ClientCapability {
     let part = match ask.kind {
-        AskKind::Elicit => is_url(ask).then_some("url"),
-        AskKind::Sample => uses_tools(ask).then_some("tools"),
-        AskKind::Roots => None,
+        InputRequestKind::Elicit => is_url(ask).then_some("url"),
+        InputRequestKind::Sample => uses_tools(ask).then_some("tools"),
+        InputRequestKind::Roots => None,
     };
-    Capability { kind: ask.kind, part }
+    ClientCapability { kind: ask.kind, part }
 }
 
-/// The error for a request about tasks from a client that does not offer them.
+/// The error for a task request from a client without the tasks extension.
 pub fn missing_tasks() -> RpcError {
     RpcError::new(rpc::MISSING_CAPABILITY, format!("This needs the client extension `{TASKS}`"))
         .with(json!({ "requiredCapabilities": { "extensions": { TASKS: {} } } }))
@@ -388,10 +391,10 @@ pub fn resource_not_found(revision: Revision, uri: &str) -> RpcError {
 /// Returns the HTTP status for an error of a request.
 pub fn http_status(revision: Revision, error: &RpcError) -> u16 {
     match (revision.era(), error.code) {
-        // What a client does not say it can do, it did not say to the hub either.
+        // The request to the hub lacks the capability too, so this counts as the hub's own error if an upstream server reports it.
         (Era::PerRequest, rpc::MISSING_CAPABILITY) => 400,
-        // The status says how the hub fared with the request. What another server says of it is an answer.
-        _ if error.said_by == SaidBy::Other => 200,
+        // The status is about the hub's own handling. An upstream server's error is a successful exchange.
+        _ if error.said_by == RpcErrorSource::Other => 200,
         (_, rpc::PARSE_ERROR | rpc::INVALID_REQUEST) => 400,
         (_, rpc::HEADER_MISMATCH | rpc::UNSUPPORTED_VERSION) => 400,
         (Era::Sessions, _) => 200,
@@ -400,35 +403,35 @@ pub fn http_status(revision: Revision, error: &RpcError) -> u16 {
     }
 }
 
-/// What sort of result it is, as far as the envelope cares.
+/// The kind of a result, for its envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultKind {
     Plain,
-    /// A list or a read, which a client may keep for a while.
+    /// A list or a read, which a client may cache.
     Cacheable {
         ttl_ms: u64,
     },
 }
 
-/// Puts what the revision wants around a result object of the hub's own.
-pub fn dress(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
-    complete(revision, kind, object, |_| Present::default())
+/// Adds the envelope fields of the revision to a result that the hub made.
+pub fn wrap_result(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec<u8> {
+    complete(revision, kind, object, |_| EnvelopeFields::default())
 }
 
-/// Returns whether clients of a revision take this schema of a tool's results. With sessions, results are objects.
+/// Returns whether clients of a revision accept this `outputSchema`. With sessions, structured results must be objects.
 pub fn takes_output_schema(revision: Revision, schema: &Value) -> bool {
     revision.era() == Era::PerRequest || schema["type"] == "object"
 }
 
-/// Returns a stranger's definition of a tool without the schema of its results.
+/// Returns an upstream tool definition without its `outputSchema`.
 pub fn without_output_schema(definition: &RawValue) -> Box<RawValue> {
     without("outputSchema", definition.get()).unwrap_or_else(|| definition.to_owned())
 }
 
-/// Returns a stranger's result of a tool as clients of the revision take it, where that is otherwise than it came. With
-/// sessions, what is structured is an object; anything else is told in words, if it is not already.
+/// Adapts an upstream tool result to the revision; `None` if it fits unchanged. With sessions, `structuredContent` must be
+/// an object; any other value moves to a text item if `content` is empty, and is dropped otherwise.
 ///
-/// Nearly every result is right, which is seen without reading it: a quote in a text has a `\` before it.
+/// Nearly every result fits, which a substring search decides without parsing: inside a JSON string the quote is escaped.
 pub fn structured_as_taken(revision: Revision, result: &RawValue) -> Option<Box<RawValue>> {
     let is_object = |after: &str| {
         let value = after.trim_start().strip_prefix(':');
@@ -437,17 +440,17 @@ pub fn structured_as_taken(revision: Revision, result: &RawValue) -> Option<Box<
     if revision.era() == Era::PerRequest || result.get().split(STRUCTURED_QUOTED).skip(1).all(is_object) {
         return None;
     }
-    let fields: Fields<'_> = serde_json::from_str(result.get()).ok()?;
+    let fields: RawMembers<'_> = serde_json::from_str(result.get()).ok()?;
     let structured = fields.get(STRUCTURED).filter(|value| !value.get().starts_with('{'))?;
     let rest = without(STRUCTURED, result.get())?;
-    let says_nothing = |content: &RawValue| {
+    let is_empty = |content: &RawValue| {
         serde_json::from_str::<Vec<IgnoredAny>>(content.get()).map_or(true, |items| items.is_empty())
     };
-    if structured.get() == "null" || !fields.get("content").is_none_or(says_nothing) {
+    if structured.get() == "null" || !fields.get("content").is_none_or(is_empty) {
         return Some(rest);
     }
-    let told = Value::from(structured.get());
-    with("content", &format!(r#"[{{"type":"text","text":{told}}}]"#), rest.get())
+    let text = Value::from(structured.get());
+    with("content", &format!(r#"[{{"type":"text","text":{text}}}]"#), rest.get())
 }
 
 const STRUCTURED: &str = "structuredContent";
@@ -455,12 +458,12 @@ const STRUCTURED_QUOTED: &str = r#""structuredContent""#;
 
 /// Returns an object without one of its members.
 fn without(key: &str, object: &str) -> Option<Box<RawValue>> {
-    let fields: Fields<'_> = serde_json::from_str(object).ok()?;
-    let inside = fields.inside(|name| name != key).ok()?;
+    let fields: RawMembers<'_> = serde_json::from_str(object).ok()?;
+    let inside = fields.join_members(|name| name != key).ok()?;
     RawValue::from_string(format!("{{{inside}}}")).ok()
 }
 
-/// Returns an object with this as one of its members, whatever that was before.
+/// Returns an object with one member added or replaced.
 fn with(key: &str, value: &str, object: &str) -> Option<Box<RawValue>> {
     let rest = without(key, object)?;
     let rest = rest.get().strip_prefix('{')?;
@@ -468,13 +471,13 @@ fn with(key: &str, value: &str, object: &str) -> Option<Box<RawValue>> {
     RawValue::from_string(format!(r#"{{"{key}":{value}{comma}{rest}"#)).ok()
 }
 
-/// Returns what a stranger says of a task, with another id of it.
-pub fn with_task_id(said: &RawValue, id: &str) -> Box<RawValue> {
-    with("taskId", &Value::from(id).to_string(), said.get()).unwrap_or_else(|| said.to_owned())
+/// Returns an upstream task object with its `taskId` replaced.
+pub fn with_task_id(task: &RawValue, id: &str) -> Box<RawValue> {
+    with("taskId", &Value::from(id).to_string(), task.get()).unwrap_or_else(|| task.to_owned())
 }
 
-/// Puts around a stranger's result object what it does not have yet.
-pub fn dress_foreign(revision: Revision, kind: ResultKind, mut object: Vec<u8>) -> Vec<u8> {
+/// Adds the envelope fields that an upstream result lacks.
+pub fn wrap_foreign_result(revision: Revision, kind: ResultKind, mut object: Vec<u8>) -> Vec<u8> {
     if matches!(kind, ResultKind::Cacheable { .. })
         && let Some(rest) = without_scope(&object)
     {
@@ -483,8 +486,8 @@ pub fn dress_foreign(revision: Revision, kind: ResultKind, mut object: Vec<u8>) 
     complete(revision, kind, object, |object| serde_json::from_slice(object).unwrap_or_default())
 }
 
-/// Returns a stranger's result without its word on whom it may be kept for, where it has one: who may read it is decided
-/// here, for each client.
+/// Returns an upstream result without its `cacheScope`, if it has one. The hub's policy differs per client, so only the hub
+/// can say for whom a result may be cached.
 fn without_scope(object: &[u8]) -> Option<Vec<u8>> {
     let object = std::str::from_utf8(object).ok().filter(|object| object.contains(SCOPE_QUOTED))?;
     Some(without(SCOPE, object)?.get().as_bytes().to_vec())
@@ -493,12 +496,12 @@ fn without_scope(object: &[u8]) -> Option<Vec<u8>> {
 const SCOPE: &str = "cacheScope";
 const SCOPE_QUOTED: &str = r#""cacheScope""#;
 
-/// `has` is asked only where anything is to be added.
+/// Adds the missing envelope fields. `has` parses the result, so it runs only if the revision adds any.
 fn complete(
     revision: Revision,
     kind: ResultKind,
     mut object: Vec<u8>,
-    has: impl FnOnce(&[u8]) -> Present,
+    has: impl FnOnce(&[u8]) -> EnvelopeFields,
 ) -> Vec<u8> {
     if revision.era() == Era::Sessions {
         return object;
@@ -521,7 +524,7 @@ fn complete(
             add(&format!(r#""ttlMs":{ttl_ms}"#));
         }
         if has.cache_scope.is_none() {
-            // What is listed and read depends on who asks.
+            // Lists and reads depend on the client.
             add(r#""cacheScope":"private""#);
         }
     }
@@ -540,7 +543,7 @@ const SERVER_META: &str = concat!(
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Present {
+struct EnvelopeFields {
     result_type: Option<IgnoredAny>,
     ttl_ms: Option<IgnoredAny>,
     cache_scope: Option<IgnoredAny>,
@@ -548,28 +551,29 @@ struct Present {
     meta: Option<IgnoredAny>,
 }
 
-/// How long a client may keep what `server/discover` says. It changes with a new version of the hub, and when a person
-/// trusts another server.
+/// How long a client may cache `server/discover`. The result changes with a new version of the hub and when an
+/// administrator trusts another upstream server.
 const DISCOVER_TTL_MS: u64 = 300_000;
 
-/// What the hub tells of itself.
+/// What the hub advertises about itself.
 #[derive(Debug, Clone, Default)]
-pub struct ServerFace {
+pub struct ServerProfile {
     pub instructions: Option<String>,
-    /// Whether anything behind the hub can run as a task.
+    /// Whether any upstream tool can run as a task.
     pub tasks: bool,
 }
 
-/// How much of what the servers behind the hub tell of themselves an agent gets to read: of one, and of all.
+/// Bounds on the upstream servers' instructions that reach a model: per server, and in total.
 const SERVER_CHARS_MAX: usize = 4_000;
 const SERVERS_CHARS_MAX: usize = 16_000;
 
-impl ServerFace {
-    /// Returns the face with what other servers tell of themselves, under their names. Whole lines are left out where
-    /// it is too much.
-    pub fn with_servers(&self, servers: &[(String, String)]) -> ServerFace {
-        let mut face = self.clone();
-        let (mut told, mut left) = (face.instructions.take().unwrap_or_default(), SERVERS_CHARS_MAX);
+impl ServerProfile {
+    /// Returns the profile with the instructions of upstream servers, under their names. Text over the bounds is cut at a
+    /// line break.
+    pub fn with_servers(&self, servers: &[(String, String)]) -> ServerProfile {
+        let mut profile = self.clone();
+        let (mut instructions, mut left) =
+            (profile.instructions.take().unwrap_or_default(), SERVERS_CHARS_MAX);
         for (name, text) in servers {
             let mut room = left.min(SERVER_CHARS_MAX);
             let lines = text.lines().take_while(|line| {
@@ -583,13 +587,13 @@ impl ServerFace {
             }
             let text = lines.join("\n");
             left = left.saturating_sub(text.chars().count() + 1);
-            told.push_str(&format!("\n\nThe server `{name}` says of itself:\n{text}"));
+            instructions.push_str(&format!("\n\nThe server `{name}` says of itself:\n{text}"));
         }
-        face.instructions = Some(told).filter(|told| !told.is_empty());
-        face
+        profile.instructions = Some(instructions).filter(|text| !text.is_empty());
+        profile
     }
 
-    /// Returns the answer to `initialize`.
+    /// Returns the result of `initialize`.
     pub fn initialize(&self, revision: Revision) -> Vec<u8> {
         let mut result = json!({
             "protocolVersion": revision.as_str(),
@@ -602,7 +606,7 @@ impl ServerFace {
         result.to_string().into_bytes()
     }
 
-    /// Returns the answer to `server/discover`.
+    /// Returns the result of `server/discover`.
     pub fn discover(&self, revision: Revision) -> Vec<u8> {
         let versions: Vec<&str> = Revision::ALL.into_iter().rev().map(Revision::as_str).collect();
         let mut result =
@@ -611,7 +615,7 @@ impl ServerFace {
             result["instructions"] = instructions.as_str().into();
         }
         let kind = ResultKind::Cacheable { ttl_ms: DISCOVER_TTL_MS };
-        dress(revision, kind, result.to_string().into_bytes())
+        wrap_result(revision, kind, result.to_string().into_bytes())
     }
 
     fn capabilities(&self, era: Era) -> Value {
@@ -633,13 +637,13 @@ fn server_info() -> Value {
     json!({ "name": "portcullis", "title": "Portcullis", "version": env!("CARGO_PKG_VERSION") })
 }
 
-/// Returns the answer to a request that listened, once there is nothing more to hear.
-pub fn listened(revision: Revision, id: &Id) -> Vec<u8> {
+/// Returns the result of a `subscriptions/listen` request when its stream ends.
+pub fn listened(revision: Revision, id: &RequestId) -> Vec<u8> {
     let result = tagged(json!({}), &id.to_value());
-    dress_foreign(revision, ResultKind::Plain, result.to_string().into_bytes())
+    wrap_foreign_result(revision, ResultKind::Plain, result.to_string().into_bytes())
 }
 
-/// Tags a notification with the subscription that it belongs to.
+/// Adds the subscription id that a notification belongs to.
 pub fn tagged(params: Value, subscription: &Value) -> Value {
     let mut params = params;
     if !params["_meta"].is_object() {
@@ -656,7 +660,7 @@ mod tests {
 
     fn meta(version: Option<&str>, offers: bool) -> RequestMeta {
         let version = version.map(str::to_owned);
-        RequestMeta { version, offers: offers.then(Offers::default), ..RequestMeta::default() }
+        RequestMeta { version, offers: offers.then(ClientCapabilities::default), ..RequestMeta::default() }
     }
 
     #[test]
@@ -673,7 +677,7 @@ mod tests {
                 (http_status(Revision::V2025_11_25, error), http_status(Revision::V2026_07_28, error))
             };
             assert_eq!(statuses(&RpcError::new(code, "")), (older, newer), "{code}");
-            // Only what it says of the client itself is as if the hub had said it.
+            // A missing capability is 400 even from an upstream server.
             let newer = if code == rpc::MISSING_CAPABILITY { 400 } else { 200 };
             assert_eq!(statuses(&RpcError::passed_on(said)), (200, newer), "{code}");
         }
@@ -695,7 +699,7 @@ mod tests {
             (None, Some(modern), true, Err(rpc::HEADER_MISMATCH)),
         ];
         for (header, version, offers, expected) in cases {
-            let got = of_http(header, &meta(version, offers));
+            let got = revision_of_http(header, &meta(version, offers));
             let got = got.map(|r| r.map(Revision::as_str)).map_err(|e| e.code);
             assert_eq!(got, expected, "{header:?} {version:?} {offers}");
         }
@@ -712,7 +716,7 @@ mod tests {
             (r#"{"content":[T],"structuredContent":7.0,"a":1.50}"#, r#"{"content":[T],"a":1.50}"#),
             (r#"{"structuredContent" : [ 1 ],"content":[T]}"#, r#"{"content":[T]}"#),
             (r#"{"content":[T],"structuredContent":null}"#, r#"{"content":[T]}"#),
-            // What would be lost is told.
+            // A structured value without text becomes text.
             (r#"{"structuredContent":[1.0]}"#, r#"{"content":[{"type":"text","text":"[1.0]"}]}"#),
             (
                 r#"{"content":[],"structuredContent":"\"","isError":false}"#,
@@ -737,7 +741,7 @@ mod tests {
     #[test]
     fn results_are_dressed_for_their_era() {
         let dress = |revision, kind, text: &str| {
-            String::from_utf8(super::dress(revision, kind, text.as_bytes().to_vec())).unwrap()
+            String::from_utf8(super::wrap_result(revision, kind, text.as_bytes().to_vec())).unwrap()
         };
         let cacheable = ResultKind::Cacheable { ttl_ms: 5 };
         assert_eq!(dress(Revision::V2025_11_25, cacheable, "{}"), "{}");
@@ -747,11 +751,11 @@ mod tests {
         assert_eq!((&modern["ttlMs"], &modern["cacheScope"]), (&json!(5), &json!("private")));
         assert_eq!(modern["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "portcullis");
         let foreign = r#"{"resultType":"task","_meta":{"a":1}}"#;
-        let kept = dress_foreign(Revision::V2026_07_28, ResultKind::Plain, foreign.into());
+        let kept = wrap_foreign_result(Revision::V2026_07_28, ResultKind::Plain, foreign.into());
         assert_eq!(kept, foreign.as_bytes());
-        // For whom it may be kept is decided here.
+        // The hub decides the cache scope.
         let public = r#"{"contents":[{"text":"\"cacheScope\""}],"cacheScope":"public","ttlMs":7}"#;
-        let read = dress_foreign(Revision::V2026_07_28, cacheable, public.into());
+        let read = wrap_foreign_result(Revision::V2026_07_28, cacheable, public.into());
         let read: Value = serde_json::from_slice(&read).unwrap();
         assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(7), &json!("private")));
         let empty: Value =

@@ -1,26 +1,26 @@
-//! Newline-delimited frames, with a bound on what one line may cost.
+//! Newline-delimited framing (stdio, sockets) with a bound on the length of a line.
 
-use crate::room::{LARGE_BYTES, Room};
+use crate::mapped_buffer::{LARGE_BYTES, MappedBuffer};
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memchr2;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// How much is read at once, and how much of a line that is too long is kept in memory.
+/// Read size, and the buffer size above which a line takes its buffer with it.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// A line of more than this is read in parts, so that whoever reads can leave the processor to others in between.
+/// A longer line is read in parts, so that the reading task can yield between them.
 pub const LONG_BYTES: usize = 2 * 1024 * 1024;
-/// How much of a long line, or of one that is too long, is read before the reader is told.
+/// How much of a long or oversized line is read before [`LineFrame::Longer`] is returned.
 pub const PART_BYTES: usize = 32 * 1024;
 
-/// How much of either end of a line that is too long can be looked at.
+/// How many bytes of each end of an oversized line are kept.
 pub const EDGE_BYTES: usize = 256;
 
-/// What some programs put before all that they write.
+/// The UTF-8 byte order mark, which some programs write first.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Appends a message that is read by lines, without the end of its line. What is passed on is as others wrote it, who may have
-/// broken lines between any two words of it; and whoever reads would take what stands on such a line for a message of ours.
-/// Within strings JSON has no such bytes, so a blank means the same.
+/// Appends a message without line breaks. Upstream JSON may hold line breaks between tokens; passed through, the reader
+/// would take the rest of such a line for a separate message from the hub. JSON strings cannot hold raw line breaks, so
+/// a space is equivalent.
 pub fn append_unbroken(to: &mut Vec<u8>, message: &[u8]) {
     let mut at = to.len();
     to.extend_from_slice(message);
@@ -30,64 +30,64 @@ pub fn append_unbroken(to: &mut Vec<u8>, message: &[u8]) {
     }
 }
 
-/// Appends a message as a line.
+/// Appends a message and a newline.
 pub fn append_line(to: &mut Vec<u8>, message: &[u8]) {
     append_unbroken(to, message);
     to.push(b'\n');
 }
 
-/// One line, or why there is none.
+/// One line, or the reason there is none.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Line {
-    /// The line without its end.
+pub enum LineFrame {
+    /// The line without its terminator.
     Text(Bytes),
-    /// The line was longer than allowed. It was read to its end and thrown away, but for its edges.
+    /// The line exceeded the limit. It was read to its end and dropped, except for its edges.
     TooLong {
         bytes: u64,
     },
-    /// The line is long, or longer than allowed, and does not end yet. So much of it was read; the next call goes on with it.
+    /// The line is long or oversized and has not ended. `bytes` were read so far; the next call continues it.
     Longer {
         bytes: u64,
     },
-    /// A line with nothing in it.
+    /// An empty line.
     Blank,
     End,
 }
 
-/// Reads lines without ever holding more than one line of the allowed length.
+/// Reads lines and never buffers more than one line of the maximum length.
 #[derive(Debug)]
 pub struct LineReader<R> {
     from: R,
     buffer: BytesMut,
-    /// The line, instead, once it is large.
-    large: Option<Room>,
+    /// Replaces `buffer` once the line is large.
+    large: Option<MappedBuffer>,
     /// How far the line has been searched for its end.
     searched: usize,
-    /// How much of the line the reader was told about.
-    told: usize,
+    /// The length of the line at the last [`LineFrame::Longer`].
+    reported: usize,
     line_bytes_max: usize,
-    /// How much was thrown away of a line that has not ended.
+    /// How many bytes of the current oversized line were dropped.
     skipped: Option<u64>,
-    edges: Edges,
-    /// Nothing was read yet, so that a byte order mark may come.
+    edges: LineEdges,
+    /// Nothing was read yet, so a byte order mark may follow.
     is_fresh: bool,
 }
 
-/// How a line begins and ends that was too long to be kept. Where it has not ended yet, the tail is as far as it was read.
+/// The first and last bytes of an oversized line. Until the line ends, the tail is the last that was read.
 #[derive(Debug, Default)]
-pub struct Edges {
+pub struct LineEdges {
     pub head: Vec<u8>,
     pub tail: Vec<u8>,
 }
 
-impl Edges {
-    fn of(line: &[u8]) -> Edges {
-        let mut edges = Edges::default();
+impl LineEdges {
+    fn of(line: &[u8]) -> LineEdges {
+        let mut edges = LineEdges::default();
         edges.add(line);
         edges
     }
 
-    /// Goes on with the line.
+    /// Extends the line.
     fn add(&mut self, part: &[u8]) {
         let room = EDGE_BYTES.saturating_sub(self.head.len());
         self.head.extend_from_slice(&part[..part.len().min(room)]);
@@ -105,21 +105,21 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             buffer: BytesMut::new(),
             large: None,
             searched: 0,
-            told: 0,
+            reported: 0,
             line_bytes_max,
             skipped: None,
-            edges: Edges::default(),
+            edges: LineEdges::default(),
             is_fresh: true,
         }
     }
 
-    /// Returns the edges of the last line that was too long, or is already.
-    pub fn edges(&self) -> &Edges {
+    /// Returns the edges of the last oversized line, which may not have ended yet.
+    pub fn edges(&self) -> &LineEdges {
         &self.edges
     }
 
-    /// Returns the next line. Cancel-safe: what has been read stays in the buffer.
-    pub async fn next(&mut self) -> std::io::Result<Line> {
+    /// Returns the next line. Cancel-safe: bytes already read stay in the buffer.
+    pub async fn next(&mut self) -> std::io::Result<LineFrame> {
         while self.is_fresh {
             self.begin().await?;
         }
@@ -129,36 +129,36 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             }
             if let Some(at) = self.find_end() {
                 let line = self.take_line(at);
-                return Ok(self.judged(line));
+                return Ok(self.classify(line));
             }
             if self.is_too_long() {
-                self.edges = Edges::of(self.so_far());
+                self.edges = LineEdges::of(self.so_far());
                 self.skipped = Some(self.so_far().len() as u64);
                 (self.buffer, self.large) = (BytesMut::with_capacity(PART_BYTES), None);
-                (self.searched, self.told) = (0, 0);
+                (self.searched, self.reported) = (0, 0);
                 continue;
             }
             let bytes = self.so_far().len();
-            if bytes >= LONG_BYTES.max(self.told + PART_BYTES) {
-                self.told = bytes;
-                return Ok(Line::Longer { bytes: bytes as u64 });
+            if bytes >= LONG_BYTES.max(self.reported + PART_BYTES) {
+                self.reported = bytes;
+                return Ok(LineFrame::Longer { bytes: bytes as u64 });
             }
             if self.read_more().await? == 0 {
-                // A last line without an end is a line all the same.
+                // A last line without a newline still counts.
                 let rest = match self.large.take() {
                     Some(room) => Bytes::from_owner(room),
                     None => self.buffer.split().freeze(),
                 };
-                (self.searched, self.told) = (0, 0);
-                return Ok(match self.judged(rest) {
-                    Line::Blank => Line::End,
+                (self.searched, self.reported) = (0, 0);
+                return Ok(match self.classify(rest) {
+                    LineFrame::Blank => LineFrame::End,
                     line => line,
                 });
             }
         }
     }
 
-    /// Leaves out the mark that all may begin with, as soon as there is enough to tell.
+    /// Skips a byte order mark once enough bytes are there to recognize it.
     async fn begin(&mut self) -> std::io::Result<()> {
         if self.buffer.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(&self.buffer) {
             self.is_fresh = self.read_more().await? > 0;
@@ -171,25 +171,25 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Ok(())
     }
 
-    /// Returns what there is of the line, and what may follow it.
+    /// Returns the buffered part of the line, and anything after it.
     fn so_far(&self) -> &[u8] {
         self.large.as_ref().map_or(&self.buffer[..], AsRef::as_ref)
     }
 
-    fn judged(&mut self, line: Bytes) -> Line {
+    fn classify(&mut self, line: Bytes) -> LineFrame {
         if line.len() > self.line_bytes_max {
-            self.edges = Edges::of(&line);
-            Line::TooLong { bytes: line.len() as u64 }
+            self.edges = LineEdges::of(&line);
+            LineFrame::TooLong { bytes: line.len() as u64 }
         } else if line.iter().all(u8::is_ascii_whitespace) {
-            Line::Blank
+            LineFrame::Blank
         } else {
-            Line::Text(line)
+            LineFrame::Text(line)
         }
     }
 
-    /// Returns the line whose end is there, without it, and keeps what follows.
+    /// Splits off the line whose terminator is at `at`, and keeps the rest.
     fn take_line(&mut self, at: usize) -> Bytes {
-        (self.searched, self.told) = (0, 0);
+        (self.searched, self.reported) = (0, 0);
         let half = at.checked_sub(1).filter(|before| self.so_far().get(*before) == Some(&b'\r'));
         let end = half.unwrap_or(at);
         if let Some(mut room) = self.large.take() {
@@ -199,20 +199,20 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
         let mut line = self.buffer.split_to(at + 1);
         if line.len() > CHUNK_BYTES {
-            // The room of a long line goes with it.
+            // The long line keeps its allocation; the rest gets a small one.
             self.buffer = BytesMut::from(&self.buffer[..]);
         }
         line.truncate(end);
         line.freeze()
     }
 
-    /// Returns whether the line is too long, whatever comes. A `\r` may be half of its end, and does not count then.
+    /// Returns whether the line already exceeds the limit. A trailing `\r` may belong to its terminator and is not counted.
     fn is_too_long(&self) -> bool {
         let end_bytes = usize::from(self.so_far().last() == Some(&b'\r'));
         self.so_far().len() > self.line_bytes_max + end_bytes
     }
 
-    /// Reads on in a line, and returns how much came.
+    /// Reads more of the line and returns how many bytes came.
     async fn read_more(&mut self) -> std::io::Result<usize> {
         if self.large.is_none() && self.buffer.len() >= LARGE_BYTES {
             self.enlarge();
@@ -231,11 +231,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Gives a large line all the room that it may have: memory that is never written costs nothing, and a buffer that
-    /// doubles is copied time and again. Where the system has none, it does so all the same.
+    /// Moves a large line to a mapping of the maximum size: untouched pages cost nothing, and a doubling buffer would be
+    /// copied repeatedly. If the system refuses the mapping, the buffer keeps growing.
     fn enlarge(&mut self) {
         let bytes_max = self.line_bytes_max.max(self.buffer.len()) + CHUNK_BYTES;
-        if let Some(mut room) = Room::new(bytes_max)
+        if let Some(mut room) = MappedBuffer::new(bytes_max)
             && room.add(&self.buffer)
         {
             (self.large, self.buffer) = (Some(room), BytesMut::new());
@@ -249,15 +249,15 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         at
     }
 
-    /// Reads on in a line that is too long, keeping nothing of it but its edges.
-    async fn skip_line(&mut self) -> std::io::Result<Line> {
+    /// Reads on in an oversized line and keeps only its edges.
+    async fn skip_line(&mut self) -> std::io::Result<LineFrame> {
         let mut now = 0;
         while now < PART_BYTES as u64 {
             let count = self.from.read_buf(&mut self.buffer).await?;
             let Some(bytes) = self.skipped else { break };
             if count == 0 {
                 self.skipped = None;
-                return Ok(Line::TooLong { bytes });
+                return Ok(LineFrame::TooLong { bytes });
             }
             if let Some(at) = line_end(&self.buffer) {
                 self.edges.add(&self.buffer[..at]);
@@ -265,18 +265,18 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 let bytes = bytes + at as u64 - u64::from(half.is_some());
                 let _ = self.buffer.split_to(at + 1);
                 self.skipped = None;
-                return Ok(Line::TooLong { bytes });
+                return Ok(LineFrame::TooLong { bytes });
             }
             self.edges.add(&self.buffer);
             self.skipped = Some(bytes + self.buffer.len() as u64);
             now += self.buffer.len() as u64;
             self.buffer.clear();
         }
-        Ok(Line::Longer { bytes: self.skipped.unwrap_or_default() })
+        Ok(LineFrame::Longer { bytes: self.skipped.unwrap_or_default() })
     }
 }
 
-/// Finds the end of the line. Most pieces of a long line hold none, and `contains` says so many times faster.
+/// Finds the newline. Most parts of a long line have none, and `contains` finds that out many times faster.
 fn line_end(bytes: &[u8]) -> Option<usize> {
     if !bytes.contains(&b'\n') {
         return None;
@@ -288,14 +288,14 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    async fn lines(input: &[u8], max: usize) -> Vec<Line> {
+    async fn lines(input: &[u8], max: usize) -> Vec<LineFrame> {
         let mut reader = LineReader::new(input, max);
         let mut lines = Vec::new();
         loop {
             match reader.next().await.unwrap() {
-                Line::Longer { .. } | Line::Blank => {}
-                Line::End => {
-                    lines.push(Line::End);
+                LineFrame::Longer { .. } | LineFrame::Blank => {}
+                LineFrame::End => {
+                    lines.push(LineFrame::End);
                     return lines;
                 }
                 line => lines.push(line),
@@ -303,8 +303,8 @@ mod tests {
         }
     }
 
-    fn text(text: &'static str) -> Line {
-        Line::Text(Bytes::from_static(text.as_bytes()))
+    fn text(text: &'static str) -> LineFrame {
+        LineFrame::Text(Bytes::from_static(text.as_bytes()))
     }
 
     #[test]
@@ -317,28 +317,28 @@ mod tests {
 
     #[tokio::test]
     async fn lines_end_with_either_ending_and_blank_ones_are_skipped() {
-        assert_eq!(lines(b"a\n\r\n  \nb\r\nc", 10).await, [text("a"), text("b"), text("c"), Line::End]);
+        assert_eq!(lines(b"a\n\r\n  \nb\r\nc", 10).await, [text("a"), text("b"), text("c"), LineFrame::End]);
     }
 
     #[tokio::test]
     async fn a_byte_order_mark_is_no_part_of_the_first_line_and_of_every_other() {
         let marked = "\u{feff}a\n\u{feff}b\n".as_bytes();
-        assert_eq!(lines(marked, 10).await, [text("a"), text("\u{feff}b"), Line::End]);
-        assert_eq!(lines("\u{feff}\r\na".as_bytes(), 10).await, [text("a"), Line::End]);
+        assert_eq!(lines(marked, 10).await, [text("a"), text("\u{feff}b"), LineFrame::End]);
+        assert_eq!(lines("\u{feff}\r\na".as_bytes(), 10).await, [text("a"), LineFrame::End]);
     }
 
     #[tokio::test]
     async fn a_long_line_is_skipped_and_the_next_one_read() {
         let mut input = vec![b'x'; 200_000];
         input.extend_from_slice(b"\nok\n");
-        let expected = [Line::TooLong { bytes: 200_000 }, text("ok"), Line::End];
+        let expected = [LineFrame::TooLong { bytes: 200_000 }, text("ok"), LineFrame::End];
         assert_eq!(lines(&input, 1_000).await, expected);
     }
 
     #[tokio::test]
     async fn how_a_line_arrives_does_not_matter() {
         let input = b"xxxx\r\nyyyyy\r\n     \nzzzz\r";
-        let expected = [text("xxxx"), Line::TooLong { bytes: 5 }, Line::TooLong { bytes: 5 }];
+        let expected = [text("xxxx"), LineFrame::TooLong { bytes: 5 }, LineFrame::TooLong { bytes: 5 }];
         for size in 1..input.len() {
             let (mut to, from) = tokio::io::duplex(size);
             let mut reader = LineReader::new(from, 4);
@@ -346,7 +346,7 @@ mod tests {
             for expected in &expected {
                 assert_eq!(reader.next().await.unwrap(), *expected, "in pieces of {size}");
             }
-            assert_eq!(reader.next().await.unwrap(), Line::TooLong { bytes: 5 });
+            assert_eq!(reader.next().await.unwrap(), LineFrame::TooLong { bytes: 5 });
         }
     }
 
@@ -360,11 +360,11 @@ mod tests {
                 let mut reader = LineReader::new(from, max);
                 let input = input.clone();
                 tokio::spawn(async move { tokio::io::AsyncWriteExt::write_all(&mut to, &input).await });
-                assert_eq!(reader.next().await.unwrap(), Line::TooLong { bytes: body.len() as u64 });
-                let Edges { head, tail } = reader.edges();
+                assert_eq!(reader.next().await.unwrap(), LineFrame::TooLong { bytes: body.len() as u64 });
+                let LineEdges { head, tail } = reader.edges();
                 assert_eq!(*head, body[..EDGE_BYTES], "in pieces of {size}");
                 assert_eq!(*tail, body[body.len() - tail.len()..], "in pieces of {size}");
-                // Half of the line's end may have had a place there.
+                // The `\r` of the terminator may have taken one byte.
                 assert!((EDGE_BYTES - 1..=EDGE_BYTES).contains(&tail.len()), "{}", tail.len());
             }
         }
@@ -380,11 +380,11 @@ mod tests {
         let mut parts = Vec::new();
         let line = loop {
             match reader.next().await.unwrap() {
-                Line::Longer { bytes } => parts.push(bytes),
+                LineFrame::Longer { bytes } => parts.push(bytes),
                 line => break line,
             }
         };
-        let Line::Text(line) = line else { panic!("{line:?}") };
+        let LineFrame::Text(line) = line else { panic!("{line:?}") };
         assert_eq!(line.len(), LONG_BYTES + 3 * PART_BYTES);
         assert!((3..=4).contains(&parts.len()) && parts[0] >= LONG_BYTES as u64, "{parts:?}");
         assert!(parts.is_sorted_by(|one, next| one + PART_BYTES as u64 <= *next), "{parts:?}");
@@ -398,16 +398,16 @@ mod tests {
         let (mut so_far, mut asked) = (0, 0);
         loop {
             match reader.next().await.unwrap() {
-                Line::Longer { bytes } => {
+                LineFrame::Longer { bytes } => {
                     assert!(bytes >= so_far + PART_BYTES as u64, "asked after {bytes}");
                     (so_far, asked) = (bytes, asked + 1);
                 }
-                line => break assert_eq!(line, Line::TooLong { bytes: 1 << 28 }),
+                line => break assert_eq!(line, LineFrame::TooLong { bytes: 1 << 28 }),
             }
         }
         assert!(asked > 1_500, "asked {asked} times");
         assert!(reader.buffer.capacity() <= 4 * CHUNK_BYTES, "{}", reader.buffer.capacity());
-        let Edges { head, tail } = reader.edges();
+        let LineEdges { head, tail } = reader.edges();
         assert!(head.capacity().max(tail.capacity()) <= 4 * EDGE_BYTES);
     }
 }

@@ -1,22 +1,24 @@
-//! The wire: JSON-RPC envelopes over raw payloads, framing, and what each protocol revision allows.
+//! The MCP wire format: JSON-RPC envelopes, framing, SSE, and the differences between protocol revisions.
 //!
-//! A message is parsed once, for its envelope. The payload stays the bytes that it came in until someone
-//! must understand it, so unknown fields, new content types and exact numbers survive the passage. The
-//! two eras of the protocol meet in [`era`] and nowhere else.
+//! A message is parsed once, for its envelope. The payload stays raw bytes until a consumer parses it, so unknown fields,
+//! new content types and exact numbers survive. Version differences are in [`era`] (the hub as a server) and [`dialect`] (as a
+//! client).
 
+pub mod dialect;
 pub mod era;
 pub mod frame;
-pub mod header;
+mod json_string;
+pub mod mapped_buffer;
 pub mod message;
 mod method;
+pub mod mirrored_headers;
 pub mod params;
 pub mod render;
-pub mod room;
 pub mod rpc;
 pub mod sse;
-mod text;
 
+pub use dialect::{EraDialect, SubscriptionStyle, TaskDelivery, TaskStart};
 pub use era::{Era, Revision};
-pub use message::{Batch, Id, Incoming, Message, Notification, Request, Response};
-pub use method::Method;
+pub use message::{IncomingFrame, Message, RequestId, RpcBatch, RpcNotification, RpcRequest, RpcResponse};
+pub use method::RpcMethod;
 pub use rpc::RpcError;

@@ -1,4 +1,4 @@
-//! JSON-RPC envelopes. Only the envelope is understood here; `params`, `result` and `error` stay raw.
+//! JSON-RPC envelopes: requests, notifications, responses, batches. `params`, `result` and `error` stay raw.
 
 use crate::rpc::RpcError;
 use portcullis_core::json::printable;
@@ -8,115 +8,115 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// How long an id may be. Real ones are numbers or UUIDs; a longer one only fills logs and tables.
+/// Bound on a request id. Real ids are numbers or UUIDs; longer ones would only fill logs and tables.
 pub const ID_BYTES_MAX: usize = 256;
-/// How long a method name may be.
+/// Bound on a method name.
 pub const METHOD_BYTES_MAX: usize = 128;
-/// How many messages one batch may hold.
+/// Bound on the messages of one batch.
 pub const BATCH_MAX: usize = 64;
 
-/// The id of a request: a whole number or a string, given back as it came.
+/// The id of a request: an integer or a string, echoed unchanged.
 ///
-/// Every call copies its id to several places, so copies cost nothing.
+/// Cheap to clone, because every call stores its id in several places.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Id {
+pub enum RequestId {
     Number(u64),
-    /// The digits of any other number, so that it comes back as it was.
+    /// An integer outside `u64`, as its digits, so that it is echoed exactly.
     Digits(Arc<str>),
     Text(Arc<str>),
 }
 
-impl Id {
+impl RequestId {
     /// Reads an id from its JSON text.
-    pub fn parse(raw: &str) -> Option<Id> {
+    pub fn parse(raw: &str) -> Option<RequestId> {
         if raw.len() > ID_BYTES_MAX {
             return None;
         }
         if raw.starts_with('"') {
-            return serde_json::from_str::<String>(raw).ok().map(|text| Id::Text(text.into()));
+            return serde_json::from_str::<String>(raw).ok().map(|text| RequestId::Text(text.into()));
         }
         let digits = raw.strip_prefix('-').unwrap_or(raw);
         if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
             return None;
         }
-        Some(raw.parse().map_or_else(|_| Id::Digits(raw.into()), Id::Number))
+        Some(raw.parse().map_or_else(|_| RequestId::Digits(raw.into()), RequestId::Number))
     }
 
     /// Writes the id as JSON.
     pub fn write(&self, into: &mut Vec<u8>) {
         match self {
             // Writing into memory cannot fail.
-            Id::Number(number) => drop(serde_json::to_writer(into, number)),
-            Id::Digits(digits) => into.extend_from_slice(digits.as_bytes()),
-            Id::Text(text) => drop(serde_json::to_writer(into, &**text)),
+            RequestId::Number(number) => drop(serde_json::to_writer(into, number)),
+            RequestId::Digits(digits) => into.extend_from_slice(digits.as_bytes()),
+            RequestId::Text(text) => drop(serde_json::to_writer(into, &**text)),
         }
     }
 
     /// Returns the id as a JSON value.
     pub fn to_value(&self) -> serde_json::Value {
         match self {
-            Id::Number(number) => (*number).into(),
-            Id::Digits(digits) => serde_json::from_str(digits).unwrap_or_default(),
-            Id::Text(text) => (&**text).into(),
+            RequestId::Number(number) => (*number).into(),
+            RequestId::Digits(digits) => serde_json::from_str(digits).unwrap_or_default(),
+            RequestId::Text(text) => (&**text).into(),
         }
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Id::Number(number) => number.fmt(f),
-            Id::Digits(digits) => f.write_str(digits),
-            Id::Text(text) => f.write_str(&printable(text)),
+            RequestId::Number(number) => number.fmt(f),
+            RequestId::Digits(digits) => f.write_str(digits),
+            RequestId::Text(text) => f.write_str(&printable(text)),
         }
     }
 }
 
 #[derive(Debug, Clone)]
-pub struct Request<'a> {
-    pub id: Id,
+pub struct RpcRequest<'a> {
+    pub id: RequestId,
     pub method: Cow<'a, str>,
     pub params: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Clone)]
-pub struct Notification<'a> {
+pub struct RpcNotification<'a> {
     pub method: Cow<'a, str>,
     pub params: Option<&'a RawValue>,
 }
 
-/// An answer to a request that the hub made.
+/// A response to a request that the hub sent.
 #[derive(Debug, Clone)]
-pub struct Response<'a> {
-    pub id: Id,
+pub struct RpcResponse<'a> {
+    pub id: RequestId,
     /// The result, or the error object.
     pub outcome: Result<&'a RawValue, &'a RawValue>,
 }
 
 #[derive(Debug, Clone)]
 pub enum Message<'a> {
-    Request(Request<'a>),
-    Notification(Notification<'a>),
-    Response(Response<'a>),
+    Request(RpcRequest<'a>),
+    Notification(RpcNotification<'a>),
+    Response(RpcResponse<'a>),
 }
 
-/// A message that cannot be understood, with the id to answer to if one could be found.
+/// A message that could not be parsed, with its request id if one was found.
 #[derive(Debug, Clone)]
-pub struct Malformed {
-    pub id: Option<Id>,
+pub struct MalformedMessage {
+    pub id: Option<RequestId>,
     pub error: RpcError,
 }
 
-/// What came in one frame.
+/// The content of one frame.
 #[derive(Debug)]
-pub enum Incoming<'a> {
+pub enum IncomingFrame<'a> {
     One(Message<'a>),
-    Batch(Batch<'a>),
+    Batch(RpcBatch<'a>),
 }
 
-/// Several messages in one frame. Only some revisions allow it; the caller decides.
+/// A JSON-RPC batch. Only some revisions allow it; the transport decides.
 #[derive(Debug)]
-pub struct Batch<'a>(pub Vec<Result<Message<'a>, Malformed>>);
+pub struct RpcBatch<'a>(pub Vec<Result<Message<'a>, MalformedMessage>>);
 
 #[derive(serde::Deserialize)]
 struct Envelope<'a> {
@@ -134,23 +134,23 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Keeps `null` apart from a key that is not there.
+/// Distinguishes `null` from an absent key.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// Parses one frame.
-pub fn parse(bytes: &[u8]) -> Result<Incoming<'_>, Malformed> {
+pub fn parse(bytes: &[u8]) -> Result<IncomingFrame<'_>, MalformedMessage> {
     let text = std::str::from_utf8(bytes).map_err(|_| refuse(RpcError::parse("not UTF-8")))?;
     let first = text.trim_start_matches([' ', '\t', '\r', '\n']).bytes().next();
     match first {
-        Some(b'{') => parse_one(text).map(Incoming::One),
-        Some(b'[') => parse_batch(text).map(Incoming::Batch),
+        Some(b'{') => parse_one(text).map(IncomingFrame::One),
+        Some(b'[') => parse_batch(text).map(IncomingFrame::Batch),
         _ => Err(not_an_object(text)),
     }
 }
 
-fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
+fn parse_batch(text: &str) -> Result<RpcBatch<'_>, MalformedMessage> {
     let items: Vec<&RawValue> =
         serde_json::from_str(text).map_err(|e| refuse(RpcError::parse(&e.to_string())))?;
     if items.is_empty() {
@@ -162,11 +162,11 @@ fn parse_batch(text: &str) -> Result<Batch<'_>, Malformed> {
         let reason = format!("{count} messages in one batch, at most {BATCH_MAX} are allowed");
         return Err(refuse(RpcError::invalid_request(&reason)));
     }
-    Ok(Batch(items.into_iter().map(|item| parse_one(item.get())).collect()))
+    Ok(RpcBatch(items.into_iter().map(|item| parse_one(item.get())).collect()))
 }
 
-fn parse_one(text: &str) -> Result<Message<'_>, Malformed> {
-    // `serde` would read a list too, by position; what is no object is no message.
+fn parse_one(text: &str) -> Result<Message<'_>, MalformedMessage> {
+    // `serde` would also read an array, by position; a JSON-RPC message is an object.
     if !text.trim_start_matches([' ', '\t', '\r', '\n']).starts_with('{') {
         return Err(not_an_object(text));
     }
@@ -174,14 +174,15 @@ fn parse_one(text: &str) -> Result<Message<'_>, Malformed> {
         Ok(envelope) => envelope,
         Err(error) => return Err(unreadable(text, &error)),
     };
-    let id = envelope.id.map(|raw| Id::parse(raw.get()));
-    let refuse =
-        |reason: &str| Err(Malformed { id: id.clone().flatten(), error: RpcError::invalid_request(reason) });
+    let id = envelope.id.map(|raw| RequestId::parse(raw.get()));
+    let refuse = |reason: &str| {
+        Err(MalformedMessage { id: id.clone().flatten(), error: RpcError::invalid_request(reason) })
+    };
     if envelope.jsonrpc.map(RawValue::get) != Some("\"2.0\"") {
         return refuse("`jsonrpc` must be \"2.0\"");
     }
     let Some(method) = envelope.method else {
-        // Some libraries write both, and say `null` for the one that it is not.
+        // Some libraries send both members, with `null` for the unused one.
         let (result, error) = match (envelope.result, envelope.error) {
             (Some(result), Some(error)) if error.get() == "null" => (Some(result), None),
             (Some(result), Some(error)) if result.get() == "null" => (None, Some(error)),
@@ -189,10 +190,10 @@ fn parse_one(text: &str) -> Result<Message<'_>, Malformed> {
         };
         return match (id.clone(), result, error) {
             (Some(Some(id)), Some(result), None) => {
-                Ok(Message::Response(Response { id, outcome: Ok(result) }))
+                Ok(Message::Response(RpcResponse { id, outcome: Ok(result) }))
             }
             (Some(Some(id)), None, Some(error)) => {
-                Ok(Message::Response(Response { id, outcome: Err(error) }))
+                Ok(Message::Response(RpcResponse { id, outcome: Err(error) }))
             }
             _ => refuse("neither a request (`method`) nor a response (`id` with `result` or `error`)"),
         };
@@ -210,8 +211,8 @@ fn parse_one(text: &str) -> Result<Message<'_>, Malformed> {
         return refuse("`params` must be an object");
     }
     match id {
-        None => Ok(Message::Notification(Notification { method, params: envelope.params })),
-        Some(Some(id)) => Ok(Message::Request(Request { id, method, params: envelope.params })),
+        None => Ok(Message::Notification(RpcNotification { method, params: envelope.params })),
+        Some(Some(id)) => Ok(Message::Request(RpcRequest { id, method, params: envelope.params })),
         Some(None) => {
             refuse(&format!("`id` must be a whole number or a string of at most {ID_BYTES_MAX} bytes"))
         }
@@ -222,19 +223,19 @@ fn parse_one(text: &str) -> Result<Message<'_>, Malformed> {
 #[derive(serde::Deserialize)]
 struct BorrowedText<'a>(#[serde(borrow)] Cow<'a, str>);
 
-fn refuse(error: RpcError) -> Malformed {
-    Malformed { id: None, error }
+fn refuse(error: RpcError) -> MalformedMessage {
+    MalformedMessage { id: None, error }
 }
 
-/// Tells JSON that is not a message from text that is not JSON.
-fn unreadable(text: &str, error: &serde_json::Error) -> Malformed {
+/// Distinguishes valid JSON that is no message (invalid request) from invalid JSON (parse error).
+fn unreadable(text: &str, error: &serde_json::Error) -> MalformedMessage {
     if serde_json::from_str::<IgnoredAny>(text).is_err() {
         return refuse(RpcError::parse(&error.to_string()));
     }
     refuse(RpcError::invalid_request(&error.to_string()))
 }
 
-fn not_an_object(text: &str) -> Malformed {
+fn not_an_object(text: &str) -> MalformedMessage {
     match serde_json::from_str::<IgnoredAny>(text) {
         Ok(_) => refuse(RpcError::invalid_request("expected an object")),
         Err(_) if text.trim().is_empty() => refuse(RpcError::parse("an empty message")),
@@ -248,12 +249,14 @@ mod tests {
 
     fn check(text: &str) -> String {
         match parse(text.as_bytes()) {
-            Ok(Incoming::One(Message::Request(r))) => {
+            Ok(IncomingFrame::One(Message::Request(r))) => {
                 format!("request {} {} {}", r.id, r.method, r.params.map_or("-", RawValue::get))
             }
-            Ok(Incoming::One(Message::Notification(n))) => format!("notification {}", n.method),
-            Ok(Incoming::One(Message::Response(r))) => format!("response {} {:?}", r.id, r.outcome.is_ok()),
-            Ok(Incoming::Batch(batch)) => format!("batch of {}", batch.0.len()),
+            Ok(IncomingFrame::One(Message::Notification(n))) => format!("notification {}", n.method),
+            Ok(IncomingFrame::One(Message::Response(r))) => {
+                format!("response {} {:?}", r.id, r.outcome.is_ok())
+            }
+            Ok(IncomingFrame::Batch(batch)) => format!("batch of {}", batch.0.len()),
             Err(m) => format!("{} {}", m.error.code, m.id.map_or("-".to_owned(), |id| id.to_string())),
         }
     }
@@ -304,7 +307,7 @@ mod tests {
 
     #[test]
     fn an_item_of_a_batch_is_an_object() {
-        let Ok(Incoming::Batch(batch)) = parse(br#"[["2.0",1,"ping"],7]"#) else { panic!("no batch") };
+        let Ok(IncomingFrame::Batch(batch)) = parse(br#"[["2.0",1,"ping"],7]"#) else { panic!("no batch") };
         assert!(batch.0.iter().all(Result::is_err), "{batch:?}");
     }
 

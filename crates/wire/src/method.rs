@@ -1,10 +1,10 @@
-//! The methods of requests: one list, from which who dispatches them cannot stray.
+//! The JSON-RPC request methods of MCP, as one enum, so that dispatch is exhaustive.
 
 use crate::era::{Era, Revision};
 
-/// A method that some revision has.
+/// A request method of at least one revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
+pub enum RpcMethod {
     Initialize,
     Discover,
     Ping,
@@ -25,52 +25,54 @@ pub enum Method {
     CancelTask,
 }
 
-impl Method {
-    /// Returns the method of a name, if this revision has it.
-    pub fn of(revision: Revision, name: &str) -> Option<Method> {
+impl RpcMethod {
+    /// Returns the method with this name, if the revision has it.
+    pub fn of(revision: Revision, name: &str) -> Option<RpcMethod> {
         let method = match name {
-            "initialize" => Method::Initialize,
-            "server/discover" => Method::Discover,
-            "ping" => Method::Ping,
-            "tools/list" => Method::ListTools,
-            "tools/call" => Method::CallTool,
-            "prompts/list" => Method::ListPrompts,
-            "prompts/get" => Method::GetPrompt,
-            "resources/list" => Method::ListResources,
-            "resources/templates/list" => Method::ListTemplates,
-            "resources/read" => Method::ReadResource,
-            "resources/subscribe" => Method::Subscribe,
-            "resources/unsubscribe" => Method::Unsubscribe,
-            "completion/complete" => Method::Complete,
-            "logging/setLevel" => Method::SetLogLevel,
-            "subscriptions/listen" => Method::Listen,
-            "tasks/get" => Method::GetTask,
-            "tasks/update" => Method::UpdateTask,
-            "tasks/cancel" => Method::CancelTask,
+            "initialize" => RpcMethod::Initialize,
+            "server/discover" => RpcMethod::Discover,
+            "ping" => RpcMethod::Ping,
+            "tools/list" => RpcMethod::ListTools,
+            "tools/call" => RpcMethod::CallTool,
+            "prompts/list" => RpcMethod::ListPrompts,
+            "prompts/get" => RpcMethod::GetPrompt,
+            "resources/list" => RpcMethod::ListResources,
+            "resources/templates/list" => RpcMethod::ListTemplates,
+            "resources/read" => RpcMethod::ReadResource,
+            "resources/subscribe" => RpcMethod::Subscribe,
+            "resources/unsubscribe" => RpcMethod::Unsubscribe,
+            "completion/complete" => RpcMethod::Complete,
+            "logging/setLevel" => RpcMethod::SetLogLevel,
+            "subscriptions/listen" => RpcMethod::Listen,
+            "tasks/get" => RpcMethod::GetTask,
+            "tasks/update" => RpcMethod::UpdateTask,
+            "tasks/cancel" => RpcMethod::CancelTask,
             _ => return None,
         };
         method.only_in().is_none_or(|era| era == revision.era()).then_some(method)
     }
 
-    /// Returns the era that has this method, if not both do.
+    /// Returns the only era with this method; `None` if both have it.
     fn only_in(self) -> Option<Era> {
         match self {
-            Method::Initialize
-            | Method::Ping
-            | Method::SetLogLevel
-            | Method::Subscribe
-            | Method::Unsubscribe => Some(Era::Sessions),
-            Method::Discover | Method::Listen | Method::GetTask | Method::UpdateTask | Method::CancelTask => {
-                Some(Era::PerRequest)
-            }
-            Method::ListTools
-            | Method::CallTool
-            | Method::ListPrompts
-            | Method::GetPrompt
-            | Method::ListResources
-            | Method::ListTemplates
-            | Method::ReadResource
-            | Method::Complete => None,
+            RpcMethod::Initialize
+            | RpcMethod::Ping
+            | RpcMethod::SetLogLevel
+            | RpcMethod::Subscribe
+            | RpcMethod::Unsubscribe => Some(Era::Sessions),
+            RpcMethod::Discover
+            | RpcMethod::Listen
+            | RpcMethod::GetTask
+            | RpcMethod::UpdateTask
+            | RpcMethod::CancelTask => Some(Era::PerRequest),
+            RpcMethod::ListTools
+            | RpcMethod::CallTool
+            | RpcMethod::ListPrompts
+            | RpcMethod::GetPrompt
+            | RpcMethod::ListResources
+            | RpcMethod::ListTemplates
+            | RpcMethod::ReadResource
+            | RpcMethod::Complete => None,
         }
     }
 }
@@ -90,7 +92,7 @@ mod tests {
             ("Tools/Call", false, false),
             ("", false, false),
         ] {
-            let has = |revision| Method::of(revision, name).is_some();
+            let has = |revision| RpcMethod::of(revision, name).is_some();
             let found = (has(Revision::NEWEST_WITH_SESSIONS), has(Revision::V2026_07_28));
             assert_eq!(found, (with_sessions, per_request), "{name}");
         }

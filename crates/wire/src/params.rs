@@ -1,4 +1,4 @@
-//! The parameters of a request, taken apart once and not understood further.
+//! The parameters of a request, split into raw members. Ambiguous member names are rejected.
 
 use crate::rpc::RpcError;
 use portcullis_core::json::folded;
@@ -11,18 +11,18 @@ use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Every parameter, as it came: those that some method knows, and the rest. A repeated key is an error.
+/// All parameters, raw: those that some method defines, and the rest. A duplicate key is an error.
 #[derive(Debug, Default)]
 pub struct Params<'a> {
-    known: [Option<&'a RawValue>; Key::ALL.len()],
+    known: [Option<&'a RawValue>; ParamKey::ALL.len()],
     others: Vec<(Cow<'a, str>, &'a RawValue)>,
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut params = Params::default();
-        for (name, value) in Fields::deserialize(deserializer)?.0 {
-            match Key::ALL.iter().position(|key| key.as_str() == name) {
+        for (name, value) in RawMembers::deserialize(deserializer)?.0 {
+            match ParamKey::ALL.iter().position(|key| key.as_str() == name) {
                 Some(at) => params.known[at] = Some(value),
                 None => params.others.push((name, value)),
             }
@@ -31,25 +31,25 @@ impl<'de: 'a, 'a> Deserialize<'de> for Params<'a> {
     }
 }
 
-/// The members of an object, each as it came. A repeated key is an error.
+/// The members of an object, raw. A duplicate key is an error.
 #[derive(Debug, Default)]
-pub struct Fields<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
+pub struct RawMembers<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Members<'a>(PhantomData<&'a ()>);
         impl<'de: 'a, 'a> Visitor<'de> for Members<'a> {
-            type Value = Fields<'a>;
+            type Value = RawMembers<'a>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'a>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawMembers<'a>, A::Error> {
                 let mut members: Vec<(Cow<'a, str>, &'a RawValue)> = Vec::with_capacity(4);
                 let mut seen = None::<HashSet<Cow<'a, str>>>;
-                while let Some(Name(name)) = map.next_key()? {
-                    // Few members are looked through faster than they are hashed.
+                while let Some(MemberName(name)) = map.next_key()? {
+                    // A linear search beats hashing for few members.
                     let repeated = match &mut seen {
                         Some(seen) => !seen.insert(name.clone()),
                         None => members.iter().any(|(known, _)| *known == name),
@@ -62,45 +62,45 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
                         seen = Some(members.iter().map(|(name, _)| name.clone()).collect());
                     }
                 }
-                Ok(Fields(members))
+                Ok(RawMembers(members))
             }
         }
         deserializer.deserialize_map(Members(PhantomData))
     }
 }
 
-/// Up to so many members are compared one by one.
+/// Up to this many members are searched linearly.
 const FEW: usize = 16;
 
-/// The name of a member, borrowed where it has no escapes.
+/// A member name, borrowed if it holds no escapes.
 #[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'a> Fields<'a> {
+impl<'a> RawMembers<'a> {
     pub fn get(&self, name: &str) -> Option<&'a RawValue> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// Refuses what could be taken for one of these names, or for another member, by whoever it is passed to.
-    pub fn told_apart(&self, own: &[&str]) -> Result<(), RpcError> {
-        told_apart(&self.0, own)
+    /// Rejects members that an upstream server could confuse with one of `own` or with each other (case, hidden characters).
+    pub fn reject_confusable(&self, own: &[&str]) -> Result<(), RpcError> {
+        reject_confusable_names(&self.0, own)
     }
 
-    /// Writes the inside of an object with those members that are wanted. What is nested too deep, or has a key twice
-    /// somewhere, is refused: whoever it is passed to could read it otherwise than we do.
-    pub fn inside(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
+    /// Writes the wanted members as the inside of an object. Too deep nesting and duplicate keys are rejected: an upstream
+    /// server could parse them differently than the hub.
+    pub fn join_members(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
         inside(&self.0, wanted)
     }
 }
 
-/// Parameters that only some methods have, and others pass on.
+/// Parameters that only some methods define; for others they are forwarded.
 const ELSEWHERE: [&str; 3] = ["task", "argument", "context"];
 
-/// Refuses members that whoever they are passed to could take for one of our own, or for each other: what was looked at would
-/// not be what is done.
-fn told_apart(members: &[(Cow<'_, str>, &RawValue)], own: &[&str]) -> Result<(), RpcError> {
+/// Rejects members that an upstream server could confuse with the hub's own or with each other: the call that was checked
+/// would not be the call that runs.
+fn reject_confusable_names(members: &[(Cow<'_, str>, &RawValue)], own: &[&str]) -> Result<(), RpcError> {
     let mut seen = HashSet::new();
-    // Our own are different from each other, and mostly all that there is.
+    // The hub's own names are distinct, and usually the only ones.
     for name in members.iter().map(|(name, _)| &**name).filter(|name| !own.contains(name)) {
         let folded_name = folded(name);
         let taken = own.iter().find(|own| folded(own) == folded_name).map(ToString::to_string);
@@ -132,9 +132,9 @@ fn inside(members: &[(Cow<'_, str>, &RawValue)], wanted: impl Fn(&str) -> bool) 
     Ok(text)
 }
 
-/// A parameter, by the name it has on the wire.
+/// A parameter that the hub reads, by its name on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub enum ParamKey {
     Name,
     Arguments,
     Uri,
@@ -151,40 +151,40 @@ pub enum Key {
     Meta,
 }
 
-impl Key {
-    pub const ALL: [Key; 14] = [
-        Key::Name,
-        Key::Arguments,
-        Key::Uri,
-        Key::Cursor,
-        Key::Level,
-        Key::Ref,
-        Key::ProtocolVersion,
-        Key::Capabilities,
-        Key::RequestId,
-        Key::InputResponses,
-        Key::RequestState,
-        Key::Notifications,
-        Key::TaskId,
-        Key::Meta,
+impl ParamKey {
+    pub const ALL: [ParamKey; 14] = [
+        ParamKey::Name,
+        ParamKey::Arguments,
+        ParamKey::Uri,
+        ParamKey::Cursor,
+        ParamKey::Level,
+        ParamKey::Ref,
+        ParamKey::ProtocolVersion,
+        ParamKey::Capabilities,
+        ParamKey::RequestId,
+        ParamKey::InputResponses,
+        ParamKey::RequestState,
+        ParamKey::Notifications,
+        ParamKey::TaskId,
+        ParamKey::Meta,
     ];
 
     pub fn as_str(self) -> &'static str {
         match self {
-            Key::Name => "name",
-            Key::Arguments => "arguments",
-            Key::Uri => "uri",
-            Key::Cursor => "cursor",
-            Key::Level => "level",
-            Key::Ref => "ref",
-            Key::ProtocolVersion => "protocolVersion",
-            Key::Capabilities => "capabilities",
-            Key::RequestId => "requestId",
-            Key::InputResponses => "inputResponses",
-            Key::RequestState => "requestState",
-            Key::Notifications => "notifications",
-            Key::TaskId => "taskId",
-            Key::Meta => "_meta",
+            ParamKey::Name => "name",
+            ParamKey::Arguments => "arguments",
+            ParamKey::Uri => "uri",
+            ParamKey::Cursor => "cursor",
+            ParamKey::Level => "level",
+            ParamKey::Ref => "ref",
+            ParamKey::ProtocolVersion => "protocolVersion",
+            ParamKey::Capabilities => "capabilities",
+            ParamKey::RequestId => "requestId",
+            ParamKey::InputResponses => "inputResponses",
+            ParamKey::RequestState => "requestState",
+            ParamKey::Notifications => "notifications",
+            ParamKey::TaskId => "taskId",
+            ParamKey::Meta => "_meta",
         }
     }
 }
@@ -197,50 +197,50 @@ impl<'a> Params<'a> {
         }
     }
 
-    /// Returns a parameter as it came; `null` counts as absent.
-    pub fn raw(&self, key: Key) -> Option<&'a RawValue> {
+    /// Returns a parameter unparsed; `null` counts as absent.
+    pub fn raw(&self, key: ParamKey) -> Option<&'a RawValue> {
         let raw = self.known[key as usize];
         raw.filter(|raw| raw.get() != "null")
     }
 
-    /// Returns those members that no method knows and that are wanted, as the inside of an object.
+    /// Returns the wanted parameters that no method defines, as the inside of an object.
     pub fn others(&self, wanted: impl Fn(&str) -> bool) -> Result<String, RpcError> {
         // Most calls have none.
         if self.others.is_empty() {
             return Ok(String::new());
         }
-        let own: Vec<&str> = Key::ALL.iter().map(|key| key.as_str()).chain(ELSEWHERE).collect();
-        told_apart(&self.others, &own)?;
+        let own: Vec<&str> = ParamKey::ALL.iter().map(|key| key.as_str()).chain(ELSEWHERE).collect();
+        reject_confusable_names(&self.others, &own)?;
         inside(&self.others, wanted)
     }
 
-    /// Returns a parameter that must be a string, where it is given.
-    pub fn optional_text(&self, key: Key) -> Result<Option<String>, RpcError> {
+    /// Returns an optional string parameter.
+    pub fn optional_text(&self, key: ParamKey) -> Result<Option<String>, RpcError> {
         let Some(raw) = self.raw(key) else { return Ok(None) };
         serde_json::from_str(raw.get())
             .map(Some)
             .map_err(|_| RpcError::invalid_params(format_args!("`{}` must be a string", key.as_str())))
     }
 
-    /// Returns a parameter that must be given and be a string.
-    pub fn text(&self, key: Key) -> Result<String, RpcError> {
+    /// Returns a required string parameter.
+    pub fn text(&self, key: ParamKey) -> Result<String, RpcError> {
         self.optional_text(key)?
             .ok_or_else(|| RpcError::invalid_params(format_args!("`{}` is missing", key.as_str())))
     }
 
-    /// Returns a parameter that must be an object, where it is given. Repeated keys are refused.
-    pub fn optional_object(&self, key: Key) -> Result<Option<Map<String, Value>>, RpcError> {
+    /// Returns an optional object parameter. Duplicate keys are rejected.
+    pub fn optional_object(&self, key: ParamKey) -> Result<Option<Map<String, Value>>, RpcError> {
         self.object(key, portcullis_core::json::parse_strict)
     }
 
-    /// Returns the same for what is passed on: numbers keep all their digits.
-    pub fn exact_object(&self, key: Key) -> Result<Option<Map<String, Value>>, RpcError> {
+    /// Like `optional_object`, for values that are forwarded: numbers keep all digits.
+    pub fn exact_object(&self, key: ParamKey) -> Result<Option<Map<String, Value>>, RpcError> {
         self.object(key, portcullis_core::json::parse_exact)
     }
 
     fn object(
         &self,
-        key: Key,
+        key: ParamKey,
         parse: fn(&str) -> Result<Value, serde_json::Error>,
     ) -> Result<Option<Map<String, Value>>, RpcError> {
         let Some(raw) = self.raw(key) else { return Ok(None) };

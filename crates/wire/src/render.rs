@@ -1,20 +1,20 @@
-//! From the types of `core` to the JSON of the protocol.
+//! Renders the types of `core` as MCP JSON.
 
-use crate::era::{self, Era, ResultKind, Revision, dress};
-use crate::rpc::{self, Answer, RpcError};
-use crate::text::write_string;
+use crate::era::{self, Era, ResultKind, Revision, wrap_result};
+use crate::json_string::write_string;
+use crate::rpc::{self, RpcError, RpcOutcome};
 use portcullis_core::{
-    Ask, Completion, Content, ContentBody, ErrorKind, ErrorStyle, Fault, ForeignError, InputRequired, Output,
-    PromptDef, PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role, Target, TemplateDef, ToolDef,
-    ToolError, ToolOutput,
+    Completion, Content, ContentBody, ErrorKind, ErrorOrigin, ErrorStyle, ForeignError, InputRequest,
+    InputRequired, Output, PromptDef, PromptOutput, ResourceBody, ResourceContents, ResourceDef, Role,
+    Target, TemplateDef, ToolDef, ToolError, ToolOutput,
 };
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// How long a client may keep a list or a read. Rules can change at any moment, so not at all.
+/// How long a client may cache a list or a read. Policy can change at any moment, so not at all.
 const READ_TTL_MS: u64 = 0;
-/// About what stands around a text: keys, what an era adds, and some escapes.
+/// Estimated size of the envelope around a text: keys, fields of the era, some escapes.
 const ENVELOPE_BYTES: usize = 512;
 const CACHEABLE: ResultKind = ResultKind::Cacheable { ttl_ms: READ_TTL_MS };
 
@@ -23,16 +23,18 @@ pub fn output(revision: Revision, target: &Target, output: &Output) -> Vec<u8> {
     match output {
         Output::Tool(tool) => {
             let bytes = output.size() + ENVELOPE_BYTES;
-            dress(revision, ResultKind::Plain, tool_output(tool, bytes))
+            wrap_result(revision, ResultKind::Plain, tool_output(tool, bytes))
         }
         Output::Resource(contents) => {
-            let views: Vec<_> = contents.iter().map(View).collect();
-            dress(revision, CACHEABLE, write(&One("contents", views)))
+            let views: Vec<_> = contents.iter().map(WireForm).collect();
+            wrap_result(revision, CACHEABLE, write(&SingleKeyObject("contents", views)))
         }
-        Output::Prompt(prompt) => dress(revision, ResultKind::Plain, write(&View(prompt))),
-        Output::Completion(completion) => {
-            dress(revision, ResultKind::Plain, write(&One("completion", View(completion))))
-        }
+        Output::Prompt(prompt) => wrap_result(revision, ResultKind::Plain, write(&WireForm(prompt))),
+        Output::Completion(completion) => wrap_result(
+            revision,
+            ResultKind::Plain,
+            write(&SingleKeyObject("completion", WireForm(completion))),
+        ),
         Output::Raw(raw) => {
             let kind = if matches!(target, Target::Resource(_)) { CACHEABLE } else { ResultKind::Plain };
             let taken = match target {
@@ -42,12 +44,12 @@ pub fn output(revision: Revision, target: &Target, output: &Output) -> Vec<u8> {
             let raw = taken.as_ref().unwrap_or(raw);
             let mut result = Vec::with_capacity(raw.get().len() + ENVELOPE_BYTES);
             result.extend_from_slice(raw.get().as_bytes());
-            era::dress_foreign(revision, kind, result)
+            era::wrap_foreign_result(revision, kind, result)
         }
     }
 }
 
-/// One page of a list.
+/// Writes one page of a list.
 pub fn page(
     revision: Revision,
     key: &'static str,
@@ -65,10 +67,10 @@ pub fn page(
             map.end()
         }
     }
-    dress(revision, CACHEABLE, write(&Page(key, items, next_cursor)))
+    wrap_result(revision, CACHEABLE, write(&Page(key, items, next_cursor)))
 }
 
-/// Writes a tool's definition for clients of a revision that does not take its schema of results.
+/// Writes a tool's definition without its `outputSchema`, if clients of the revision do not accept that schema.
 pub fn tool_for(revision: Revision, tool: &ToolDef) -> Option<Box<RawValue>> {
     let (schema, definition) = (tool.output_schema.as_ref()?, tool.definition.as_ref()?);
     let is_taken = era::takes_output_schema(revision, schema);
@@ -100,10 +102,10 @@ pub fn tool(tool: &ToolDef) -> Box<RawValue> {
     raw(&definition)
 }
 
-/// Lets a schema of results also fit the structure of a failure.
+/// Makes an output schema also accept the structured content of a failure.
 ///
-/// A failed call carries `code`, `message` and `suggestions` as its structured content, and some clients hold
-/// that against the schema of good results too.
+/// A failed call has `code`, `message` and `suggestions` as structured content, and some clients validate it against the
+/// output schema too.
 fn or_failure(schema: &Value) -> Value {
     let mut schema = schema.clone();
     if let Some(object) = schema.as_object_mut()
@@ -160,8 +162,8 @@ pub fn template(template: &TemplateDef) -> Box<RawValue> {
     raw(&definition)
 }
 
-/// Writes one question for a client that answers by calling again. What has no parameters is asked without.
-pub fn question(ask: &Ask) -> Value {
+/// Writes one input request for a client that answers by calling again. Null parameters are left out.
+pub fn question(ask: &InputRequest) -> Value {
     let mut question = json!({ "method": era::ask_method(ask.kind) });
     if !ask.params.is_null() {
         question["params"] = ask.params.clone();
@@ -169,33 +171,35 @@ pub fn question(ask: &Ask) -> Value {
     question
 }
 
-/// Writes questions to the client as the result of a round.
+/// Writes an `input_required` result.
 pub fn questions(revision: Revision, input: &InputRequired, state: &str) -> Vec<u8> {
     let requests: serde_json::Map<String, Value> =
         input.questions.iter().map(|q| (q.key.clone(), question(&q.ask))).collect();
     let mut result =
         json!({ "resultType": "input_required", "inputRequests": requests, "requestState": state });
     if let Some(result) = result.as_object_mut() {
-        // What is ours is not said by another.
+        // Fields from an upstream server never override the hub's.
         for (name, value) in &input.more {
             result.entry(name).or_insert_with(|| value.clone());
         }
     }
-    era::dress_foreign(revision, ResultKind::Plain, result.to_string().into_bytes())
+    era::wrap_foreign_result(revision, ResultKind::Plain, result.to_string().into_bytes())
 }
 
-/// The one table from kinds of failure to what the caller is sent.
+/// The one mapping from error kinds to JSON-RPC.
 ///
-/// Protocol faults are JSON-RPC errors. What a tool could not do is a result, so that the model reads it.
-pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> Answer {
-    if let Some(said) = &error.foreign {
-        return Err(foreign(revision, target, said));
+/// Protocol faults are JSON-RPC errors. A failed tool is a result with `isError`, so that the model reads it.
+pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> RpcOutcome {
+    if let Some(error) = &error.foreign {
+        return Err(foreign(revision, target, error));
     }
     match error.kind {
         ErrorKind::Unknown => Err(unknown(revision, target, error)),
         ErrorKind::NotFound if matches!(target, Target::Resource(_)) => Err(unknown(revision, target, error)),
-        // The hub's own limit is a fault of the protocol; that of a site is told to the model, who chose the site.
-        ErrorKind::RateLimited if error.fault == Fault::Upstream => told(revision, target, style, error),
+        // The hub's own limit is a protocol error; the limit of a remote site goes to the model, which chose the site.
+        ErrorKind::RateLimited if error.fault == ErrorOrigin::Upstream => {
+            error_result(revision, target, style, error)
+        }
         ErrorKind::RateLimited => {
             let wait = error.retry_after.unwrap_or_default().as_millis() as u64;
             Err(RpcError::new(rpc::SERVER_ERROR, error.message.clone())
@@ -204,10 +208,10 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
         ErrorKind::Internal => Err(protocol_fault(rpc::INTERNAL_ERROR, error)),
         ErrorKind::NeedsCapability => match (revision.era(), error.capability) {
             (Era::PerRequest, Some(capability)) => Err(era::missing_capability(capability)),
-            _ => told(revision, target, style, error),
+            _ => error_result(revision, target, style, error),
         },
-        // The session writes the questions; without one the call cannot go on.
-        ErrorKind::NeedsInput => told(revision, target, style, error),
+        // The session sends the requests for input; without a session the call cannot go on.
+        ErrorKind::NeedsInput => error_result(revision, target, style, error),
         ErrorKind::InvalidArgs
         | ErrorKind::NotFound
         | ErrorKind::Denied
@@ -216,23 +220,23 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
         | ErrorKind::TooLarge
         | ErrorKind::Cancelled
         | ErrorKind::Unavailable
-        | ErrorKind::Upstream => told(revision, target, style, error),
+        | ErrorKind::Upstream => error_result(revision, target, style, error),
     }
 }
 
-/// Another server's error, in its own words. Only what the eras call differently gets its name here.
-fn foreign(revision: Revision, target: &Target, said: &ForeignError) -> RpcError {
-    let code = i32::try_from(said.code).unwrap_or(rpc::INTERNAL_ERROR);
+/// An upstream server's error, forwarded. Only codes that differ between the eras are translated.
+fn foreign(revision: Revision, target: &Target, error: &ForeignError) -> RpcError {
+    let code = i32::try_from(error.code).unwrap_or(rpc::INTERNAL_ERROR);
     let missing = match target {
         Target::Resource(_) => {
-            let data = said.data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
+            let data = error.data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
             let named = data.is_some_and(|data| data["uri"].is_string());
             code == rpc::RESOURCE_NOT_FOUND || (code == rpc::INVALID_PARAMS && named)
         }
         _ => false,
     };
     let code = if missing { era::resource_not_found(revision, "").code } else { code };
-    RpcError { code, ..RpcError::passed_on(said.clone()) }
+    RpcError { code, ..RpcError::passed_on(error.clone()) }
 }
 
 fn unknown(revision: Revision, target: &Target, error: &ToolError) -> RpcError {
@@ -248,12 +252,12 @@ fn protocol_fault(code: i32, error: &ToolError) -> RpcError {
     RpcError::new(code, error.message.clone()).with(data)
 }
 
-/// A failure that a tool call returns as a result; other calls have no such place, so they get an error.
-fn told(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> Answer {
+/// A failure as a tool result with `isError`. Only tool calls have that; other targets get a JSON-RPC error.
+fn error_result(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> RpcOutcome {
     let Target::Tool(name) = target else {
         let code = match error.fault {
-            Fault::Caller => rpc::INVALID_PARAMS,
-            Fault::Hub | Fault::Upstream => rpc::INTERNAL_ERROR,
+            ErrorOrigin::Caller => rpc::INVALID_PARAMS,
+            ErrorOrigin::Hub | ErrorOrigin::Upstream => rpc::INTERNAL_ERROR,
         };
         return Err(protocol_fault(code, error));
     };
@@ -267,10 +271,10 @@ fn told(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolErro
     }
     let content = vec![Content::text(error_text(style, name, error))];
     let result = ToolOutput { content, structured: Some(structured), is_error: true };
-    Ok(dress(revision, ResultKind::Plain, tool_output(&result, ENVELOPE_BYTES)))
+    Ok(wrap_result(revision, ResultKind::Plain, tool_output(&result, ENVELOPE_BYTES)))
 }
 
-/// Words a failure as its family does.
+/// Formats a failure in the style of the tool's family.
 pub fn error_text(style: ErrorStyle, tool: &str, error: &ToolError) -> String {
     match style {
         ErrorStyle::Sentence => {
@@ -305,7 +309,7 @@ fn set(object: &mut Value, key: &str, value: Option<&str>) {
     }
 }
 
-/// Writes the result of a tool, which will have about that many bytes, so that a large text is not moved while it grows.
+/// Writes a tool result. `bytes` estimates its size, so that a large text is not reallocated.
 fn tool_output(tool: &ToolOutput, bytes: usize) -> Vec<u8> {
     let mut written = Vec::with_capacity(bytes);
     written.extend_from_slice(br#"{"content":["#);
@@ -314,13 +318,13 @@ fn tool_output(tool: &ToolOutput, bytes: usize) -> Vec<u8> {
             written.push(b',');
         }
         match content {
-            // By hand, because nearly every answer is one of these and nearly all of it is the text.
+            // Nearly every result is one text item and nearly all of it the text, hence the fast path.
             Content { body: ContentBody::Text(text), annotations: None } => {
                 written.extend_from_slice(br#"{"type":"text","text":"#);
                 write_string(text, &mut written);
                 written.push(b'}');
             }
-            other => write_to(&View(other), &mut written),
+            other => write_to(&WireForm(other), &mut written),
         }
     }
     written.push(b']');
@@ -348,13 +352,13 @@ fn raw(value: &Value) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("a JSON value can be written")
 }
 
-/// The wire form of a type of `core`, which has none of its own.
-struct View<'a, T>(&'a T);
+/// The wire form of a type of `core`; those types are not `Serialize`.
+struct WireForm<'a, T>(&'a T);
 
 /// An object with one key.
-struct One<T>(&'static str, T);
+struct SingleKeyObject<T>(&'static str, T);
 
-impl<T: Serialize> Serialize for One<T> {
+impl<T: Serialize> Serialize for SingleKeyObject<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry(self.0, &self.1)?;
@@ -362,7 +366,7 @@ impl<T: Serialize> Serialize for One<T> {
     }
 }
 
-impl Serialize for View<'_, Content> {
+impl Serialize for WireForm<'_, Content> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         match &self.0.body {
@@ -382,7 +386,7 @@ impl Serialize for View<'_, Content> {
             }
             ContentBody::Resource(resource) => {
                 map.serialize_entry("type", "resource")?;
-                map.serialize_entry("resource", &View(resource))?;
+                map.serialize_entry("resource", &WireForm(resource))?;
             }
         }
         if let Some(annotations) = &self.0.annotations {
@@ -392,7 +396,7 @@ impl Serialize for View<'_, Content> {
     }
 }
 
-impl Serialize for View<'_, ResourceContents> {
+impl Serialize for WireForm<'_, ResourceContents> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("uri", &self.0.uri)?;
@@ -407,20 +411,20 @@ impl Serialize for View<'_, ResourceContents> {
     }
 }
 
-impl Serialize for View<'_, PromptOutput> {
+impl Serialize for WireForm<'_, PromptOutput> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         if let Some(description) = &self.0.description {
             map.serialize_entry("description", description)?;
         }
-        map.serialize_entry("messages", &self.0.messages.iter().map(Spoken).collect::<Vec<_>>())?;
+        map.serialize_entry("messages", &self.0.messages.iter().map(PromptMessageForm).collect::<Vec<_>>())?;
         map.end()
     }
 }
 
-struct Spoken<'a>(&'a portcullis_core::PromptMessage);
+struct PromptMessageForm<'a>(&'a portcullis_core::PromptMessage);
 
-impl Serialize for Spoken<'_> {
+impl Serialize for PromptMessageForm<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(2))?;
         let role = match self.0.role {
@@ -428,12 +432,12 @@ impl Serialize for Spoken<'_> {
             Role::Assistant => "assistant",
         };
         map.serialize_entry("role", role)?;
-        map.serialize_entry("content", &View(&self.0.content))?;
+        map.serialize_entry("content", &WireForm(&self.0.content))?;
         map.end()
     }
 }
 
-impl Serialize for View<'_, Completion> {
+impl Serialize for WireForm<'_, Completion> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(3))?;
         map.serialize_entry("values", &self.0.values)?;

@@ -1,6 +1,6 @@
-//! JSON-RPC errors, and writing of messages.
+//! JSON-RPC error objects, and serialization of messages.
 
-use crate::message::Id;
+use crate::message::RequestId;
 use bytes::Bytes;
 use portcullis_core::ForeignError;
 use serde::{Deserialize, Serialize};
@@ -12,14 +12,14 @@ pub const INVALID_REQUEST: i32 = -32600;
 pub const METHOD_NOT_FOUND: i32 = -32601;
 pub const INVALID_PARAMS: i32 = -32602;
 pub const INTERNAL_ERROR: i32 = -32603;
-/// The server's own range; used for the rate limit, as the contract says.
+/// In the range reserved for servers; the code of the hub's rate limit.
 pub const SERVER_ERROR: i32 = -32000;
 /// A resource that does not exist, in the revisions with `initialize`.
 pub const RESOURCE_NOT_FOUND: i32 = -32002;
 pub const HEADER_MISMATCH: i32 = -32020;
 pub const MISSING_CAPABILITY: i32 = -32021;
 pub const UNSUPPORTED_VERSION: i32 = -32022;
-/// A person has to follow addresses first, in the revisions with `initialize`.
+/// A person must open URLs first, in the revisions with `initialize`.
 pub const URL_ELICITATION_REQUIRED: i32 = -32042;
 
 /// A JSON-RPC error object.
@@ -28,34 +28,34 @@ pub struct RpcError {
     pub code: i32,
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<Data>,
-    /// Not sent: whoever reads it sees the hub only.
+    pub data: Option<RpcErrorData>,
+    /// Not sent: clients see one server, the hub.
     #[serde(skip)]
-    pub said_by: SaidBy,
+    pub said_by: RpcErrorSource,
 }
 
-/// Whose error it is.
+/// Who reported an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SaidBy {
+pub enum RpcErrorSource {
     Hub,
-    /// Somebody else, and it is only passed on.
+    /// An upstream server; the hub forwards the error.
     Other,
 }
 
-/// What an error says besides its message.
+/// The `data` of an error.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
-pub enum Data {
+pub enum RpcErrorData {
     Own(Value),
-    /// Another server's, passed on as it came.
+    /// From an upstream server, forwarded unchanged.
     Exact(Box<RawValue>),
 }
 
-impl PartialEq for Data {
-    fn eq(&self, other: &Data) -> bool {
+impl PartialEq for RpcErrorData {
+    fn eq(&self, other: &RpcErrorData) -> bool {
         match (self, other) {
-            (Data::Own(one), Data::Own(other)) => one == other,
-            (Data::Exact(one), Data::Exact(other)) => one.get() == other.get(),
+            (RpcErrorData::Own(one), RpcErrorData::Own(other)) => one == other,
+            (RpcErrorData::Exact(one), RpcErrorData::Exact(other)) => one.get() == other.get(),
             _ => false,
         }
     }
@@ -63,11 +63,11 @@ impl PartialEq for Data {
 
 impl RpcError {
     pub fn new(code: i32, message: impl Into<String>) -> RpcError {
-        RpcError { code, message: message.into(), data: None, said_by: SaidBy::Hub }
+        RpcError { code, message: message.into(), data: None, said_by: RpcErrorSource::Hub }
     }
 
     pub fn with(mut self, data: Value) -> RpcError {
-        self.data = Some(Data::Own(data));
+        self.data = Some(RpcErrorData::Own(data));
         self
     }
 
@@ -84,10 +84,15 @@ impl RpcError {
         RpcError::new(METHOD_NOT_FOUND, format!("Method not found: {method}"))
     }
 
-    /// Returns what somebody else said, to be passed on. A code that is none here is that of no particular error.
-    pub fn passed_on(said: ForeignError) -> RpcError {
-        let code = i32::try_from(said.code).unwrap_or(INTERNAL_ERROR);
-        RpcError { code, message: said.message, data: said.data.map(Data::Exact), said_by: SaidBy::Other }
+    /// Returns an upstream server's error for forwarding. A code outside `i32` becomes an internal error.
+    pub fn passed_on(error: ForeignError) -> RpcError {
+        let code = i32::try_from(error.code).unwrap_or(INTERNAL_ERROR);
+        RpcError {
+            code,
+            message: error.message,
+            data: error.data.map(RpcErrorData::Exact),
+            said_by: RpcErrorSource::Other,
+        }
     }
 
     pub fn invalid_params(reason: impl std::fmt::Display) -> RpcError {
@@ -95,33 +100,33 @@ impl RpcError {
     }
 }
 
-/// Reads an error object, word for word; `None` if it is none of the protocol.
-pub fn said(error: &RawValue) -> Option<ForeignError> {
+/// Parses an error object; `None` if it is not a JSON-RPC error.
+pub fn parse_foreign_error(error: &RawValue) -> Option<ForeignError> {
     #[derive(Deserialize)]
-    struct Said {
+    struct ErrorObject {
         code: i64,
         message: String,
         data: Option<Box<RawValue>>,
     }
-    let Said { code, message, data } = serde_json::from_str(error.get()).ok()?;
+    let ErrorObject { code, message, data } = serde_json::from_str(error.get()).ok()?;
     Some(ForeignError { code, message, data })
 }
 
-/// What is sent back for a request: the result as JSON text, or an error.
-pub type Answer = Result<Vec<u8>, RpcError>;
+/// The outcome of a request: the result as JSON text, or an error.
+pub type RpcOutcome = Result<Vec<u8>, RpcError>;
 
 /// Writes the response to a request.
-pub fn response(id: Option<&Id>, answer: Answer) -> Bytes {
+pub fn response(id: Option<&RequestId>, outcome: RpcOutcome) -> Bytes {
     let mut head = Vec::with_capacity(128);
     head.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     match id {
         Some(id) => id.write(&mut head),
         None => head.extend_from_slice(b"null"),
     }
-    let mut message = match answer {
+    let mut message = match outcome {
         Ok(mut result) => {
             head.extend_from_slice(br#","result":"#);
-            // Moved up within its own memory: another place for a large result costs more than that.
+            // Shifted within its own allocation, which is cheaper than a second one for a large result.
             result.splice(0..0, head);
             result
         }
@@ -142,7 +147,7 @@ pub fn notification(method: &str, params: &Value) -> Bytes {
     message.to_string().into()
 }
 
-/// Writes a request of the hub's own. `null` stands for no parameters.
+/// Writes a request from the hub. `null` means no parameters.
 pub fn request(id: u64, method: &str, params: &Value) -> Bytes {
     let mut message = serde_json::json!({ "jsonrpc": "2.0", "id": id, "method": method });
     if !params.is_null() {

@@ -1,13 +1,13 @@
-//! Server-sent events.
+//! Server-sent events: serialization of events.
 
 mod read;
 
-pub use read::{Event, EventReader, EventTooLong};
+pub use read::{SseEvent, SseEventTooLong, SseReader};
 
 use crate::frame::append_unbroken;
 use bytes::Bytes;
 
-/// Writes one event, whose data is JSON, or has no line break anyway. One `data` line holds it.
+/// Writes one event. The data is JSON or has no line break, so one `data` line holds it.
 pub fn event(id: Option<&str>, name: Option<&str>, data: &[u8]) -> Bytes {
     let mut out = Vec::with_capacity(data.len() + 64);
     if let Some(id) = id {
@@ -26,10 +26,10 @@ pub fn event(id: Option<&str>, name: Option<&str>, data: &[u8]) -> Bytes {
     out.into()
 }
 
-/// Writes the event that gives a client an id to come back with, and how long to wait before it does.
+/// Writes the priming event: an event id for resumption, and the retry delay.
 pub fn priming(id: &str, retry_ms: u64) -> Bytes {
     format!("id: {id}\nretry: {retry_ms}\ndata: \n\n").into()
 }
 
-/// A comment that keeps a connection alive through proxies that cut silent ones.
+/// A comment that keeps proxies from closing an idle connection.
 pub const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");

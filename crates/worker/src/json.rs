@@ -1,16 +1,16 @@
-//! Values as JSON and back. Integers stay integers, however large.
+//! Conversion between Starlark values and JSON. Integers keep their precision at any size.
 
 use num_bigint::BigInt;
 use starlark::values::dict::DictRef;
 use starlark::values::float::StarlarkFloat;
 use starlark::values::{Heap, Value, ValueLike};
 
-/// How deep a value may nest.
+/// Nesting depth of a value.
 const DEPTH_MAX: usize = 100;
-/// How much is written at most; more would not fit into a message to the hub.
+/// Length of the JSON text; more would not fit into a frame to the hub.
 const BYTES_MAX: usize = 1024 * 1024;
 
-/// Writes a value as JSON.
+/// Serializes a value as JSON.
 pub(crate) fn text_of<'v>(value: Value<'v>, heap: Heap<'v>) -> Result<String, String> {
     let mut writer = Writer { text: String::new(), written: 0 };
     writer.value(value, DEPTH_MAX, heap)?;
@@ -55,7 +55,7 @@ impl Writer {
         if let Some(float) = value.downcast_ref::<StarlarkFloat>() {
             return match serde_json::Number::from_f64(float.0) {
                 Some(number) => self.put(&number.to_string()),
-                None => Err(format!("{} is no number of JSON", float.0)),
+                None => Err(format!("{} is not a JSON number", float.0)),
             };
         }
         if value.get_type() == "int" {
@@ -70,7 +70,7 @@ impl Writer {
                 match (key.unpack_str(), key.get_type()) {
                     (Some(text), _) => self.string(text)?,
                     (None, "int") => self.string(&key.to_str())?,
-                    (None, other) => return Err(format!("a key of type {other}; keys of JSON are strings")),
+                    (None, other) => return Err(format!("a key of type {other}; JSON keys are strings")),
                 }
                 self.put(":")?;
                 self.value(value, deeper, heap)?;
@@ -101,11 +101,11 @@ impl Writer {
             }
             return self.put("]");
         }
-        Err(format!("a value of type {} cannot be JSON", value.get_type()))
+        Err(format!("a value of type {} cannot be converted to JSON", value.get_type()))
     }
 }
 
-/// Makes a value of JSON.
+/// Converts JSON to a value.
 pub(crate) fn value_of<'v>(json: &serde_json::Value, heap: Heap<'v>) -> Value<'v> {
     use serde_json::Value as Json;
     match json {

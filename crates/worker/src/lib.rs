@@ -1,28 +1,28 @@
-//! The process in which a script runs: one job, after everything else was given up.
+//! The worker process: enters the sandbox, runs one script, and exits.
 
 pub mod sandbox;
 
-mod fault;
-mod hub;
+mod diagnostic;
 mod json;
 mod modules;
 mod run;
-mod secret;
+mod run_context;
+mod secret_handle;
 
 use portcullis_script::frame;
-use portcullis_script::message::{FromWorker, ToWorker};
+use portcullis_script::message::{HubMessage, WorkerMessage};
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::process::ExitCode;
 
-/// How long a worker may compute before the hub sets a limit for its job.
+/// CPU time limit before the hub sets the limit of the job.
 const CPU_SECS_MAX: u64 = 600;
 
-/// Runs one job that comes over standard input and ends. `arguments` are those after [`portcullis_script::WORD`].
+/// Reads one job from standard input, runs it and exits. `arguments` are those after [`portcullis_script::WORD`].
 pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let memory = arguments.next().and_then(|text| text.to_str()?.parse().ok());
     let Some(memory_bytes_max) = memory else { return ExitCode::from(2) };
-    // What takes long to make is made before the job comes; some of it needs rights that are given up next.
+    // Built before the job arrives because it is slow, and before the sandbox because it needs more rights.
     let globals = modules::globals();
     let missing = sandbox::enter(memory_bytes_max, CPU_SECS_MAX).0;
     match work(&globals, missing) {
@@ -31,7 +31,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// As [`main`], but with the language's own limits only. To show in tests that those are not enough.
+/// Like [`main`], but without the sandbox. Tests use it to show that the interpreter's limits are not enough.
 pub fn main_without_sandbox() -> ExitCode {
     match work(&modules::globals(), Vec::new()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -40,13 +40,13 @@ pub fn main_without_sandbox() -> ExitCode {
 }
 
 fn work(globals: &starlark::environment::Globals, missing: Vec<String>) -> io::Result<()> {
-    hub::say(&FromWorker::Ready { missing })?;
-    let ToWorker::Job(job) = frame::read(&mut io::stdin().lock())? else {
-        return Err(io::Error::other("an answer to nothing"));
+    run_context::send(&WorkerMessage::Ready { missing })?;
+    let HubMessage::Job(job) = frame::read(&mut io::stdin().lock())? else {
+        return Err(io::Error::other("expected a job"));
     };
     let ended = run::run(globals, job);
-    hub::say(&FromWorker::Done(ended))?;
-    // The hub ends it. Until then it can be seen how much memory it took.
+    run_context::send(&WorkerMessage::Done(ended))?;
+    // The hub kills the process. Until then it reads the peak memory from /proc.
     let mut nothing = [0; 1];
     let _ = io::stdin().lock().read(&mut nothing);
     Ok(())

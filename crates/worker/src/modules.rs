@@ -1,9 +1,9 @@
-//! What scripts have besides the language.
+//! The modules that scripts have in addition to standard Starlark.
 
-mod ask;
 mod data;
+mod host;
 mod math;
-mod text;
+mod re;
 mod time;
 
 use starlark::environment::{Globals, GlobalsBuilder, LibraryExtension};
@@ -21,11 +21,11 @@ pub(crate) fn globals() -> Globals {
     globals.namespace("json", data::json);
     globals.namespace("base64", data::base64);
     globals.namespace("hash", data::hash);
-    globals.namespace("re", text::re);
+    globals.namespace("re", re::re);
     globals.namespace("math", math::math);
     globals.namespace("time", time::time);
-    globals.namespace("http", ask::http);
-    globals.namespace("secrets", ask::secrets);
-    globals.namespace("tools", ask::tools);
+    globals.namespace("http", host::http);
+    globals.namespace("secrets", host::secrets);
+    globals.namespace("tools", host::tools);
     globals.build()
 }

@@ -1,9 +1,9 @@
-//! Giving up every right but that to compute, and to talk over two pipes.
+//! The sandbox of a worker: rlimits, Landlock and seccomp.
 //!
-//! Done by the worker to itself, before it reads anything. Each part stands alone: rlimits bound memory, time and files;
-//! Landlock takes every right to files and the network; seccomp takes every system call but those that reading one
-//! descriptor, writing two others, memory and clocks need. Descriptors that were inherited by mistake cannot be used: only
-//! 0 may be read, and only 1 and 2 written.
+//! The worker enters it before it reads any input. Each layer is independent: rlimits bound memory, time and files;
+//! Landlock denies all access to files and the network; seccomp allows only the system calls for reading one
+//! descriptor, writing two others, memory and clocks. Descriptors inherited by mistake cannot be used: only 0 may be
+//! read, and only 1 and 2 written.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope,
@@ -15,33 +15,35 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// How deep the native stack may grow. The parser recurses, and so do values.
+/// Native stack. The parser recurses, and so do values.
 const STACK_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// What a script has in any case, however large the program itself is. With less, none runs.
+/// Memory that a script has regardless of the program's own size. With less, no script runs.
 const SCRIPT_BYTES_MIN: u64 = 24 * 1024 * 1024;
-/// What the program itself may have by then. One that is built for debugging has half of it; more has been reserved by an
-/// allocator that was not told to leave that ([`portcullis_script::ENVIRONMENT`]), and then the limit would mean nothing.
+/// Address space of the program before the script. A debug build has half of it. More means that the allocator
+/// reserved address space ahead (see [`portcullis_script::ENVIRONMENT`]), and the memory limit would be ineffective.
 const OWN_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
-/// What of the sandbox could not be had.
+/// Protections that are not available.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Missing(pub Vec<String>);
+pub struct MissingProtections(pub Vec<String>);
 
-/// Enters the sandbox, as far as it is to be had. There is no way out.
+/// Enters the sandbox with all protections that are available. This cannot be undone.
 ///
-/// `memory_bytes_max` is what the process may take in all, its program and stack included, `cpu_secs_max` the time that it
-/// may compute.
-pub fn enter(memory_bytes_max: u64, cpu_secs_max: u64) -> Missing {
+/// `memory_bytes_max` bounds the whole process with program and stack, `cpu_secs_max` its CPU time.
+pub fn enter(memory_bytes_max: u64, cpu_secs_max: u64) -> MissingProtections {
     let mut missing = Vec::new();
     let mut note = |what: &str, done: Result<(), String>| {
         if let Err(why) = done {
             missing.push(format!("{what}: {why}"));
         }
     };
-    note("parent death signal", told(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))));
-    note("no dumps", told(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)));
+    note(
+        "parent death signal",
+        as_text(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))),
+    );
+    note("no dumps", as_text(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)));
     note("memory limit", limit_memory(memory_bytes_max));
     for (name, resource, value) in [
         ("stack limit", Resource::Stack, STACK_BYTES_MAX),
@@ -50,40 +52,40 @@ pub fn enter(memory_bytes_max: u64, cpu_secs_max: u64) -> Missing {
         ("core limit", Resource::Core, 0),
         ("lock limit", Resource::Memlock, 0),
     ] {
-        note(name, told(lower(resource, value)));
+        note(name, as_text(lower(resource, value)));
     }
     note("landlock", landlock());
-    // After the ruleset is made, which needs a descriptor.
-    note("descriptor limit", told(lower(Resource::Nofile, 3)));
-    note("process limit", told(lower(Resource::Nproc, 0)));
-    // Last: it takes away what all the others need. This and Landlock also give up new privileges.
+    // After the ruleset, which needs a descriptor.
+    note("descriptor limit", as_text(lower(Resource::Nofile, 3)));
+    note("process limit", as_text(lower(Resource::Nproc, 0)));
+    // Last, because the other steps need the system calls that it forbids. This and Landlock also set no_new_privs.
     note("seccomp", seccomp());
-    Missing(missing)
+    MissingProtections(missing)
 }
 
-/// Bounds the addresses, not the data: what is not mapped cannot be in memory, so that nothing is left to be counted
-/// wrongly. The limit of data can be stepped over: the kernel does not heed it where reserved addresses become data and there
-/// are not as many left again (`mprotect`), and one allocation of 2 GB did that.
+/// Limits address space (`RLIMIT_AS`), not data: memory that is not mapped cannot be used, so the accounting cannot be
+/// evaded. `RLIMIT_DATA` can be: the kernel ignores it when `mprotect` turns reserved address space into data, and one
+/// allocation of 2 GB did that.
 fn limit_memory(memory_bytes_max: u64) -> Result<(), String> {
-    let own = own_bytes().ok_or("it cannot be seen how much there is already")?;
+    let own = own_bytes().ok_or("the address space in use cannot be read")?;
     if own > OWN_BYTES_MAX {
-        return Err(format!("the program itself has {own} bytes already, at most {OWN_BYTES_MAX}"));
+        return Err(format!("the program itself uses {own} bytes already, at most {OWN_BYTES_MAX}"));
     }
-    told(lower(Resource::As, memory_bytes_max.max(own + SCRIPT_BYTES_MIN)))
+    as_text(lower(Resource::As, memory_bytes_max.max(own + SCRIPT_BYTES_MIN)))
 }
 
-/// Returns how many addresses the process has already: its program, most of all.
+/// Returns the address space that the process uses already, mostly for its program.
 fn own_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmSize:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
 }
 
-fn told<E: std::fmt::Display>(done: Result<(), E>) -> Result<(), String> {
+fn as_text<E: std::fmt::Display>(done: Result<(), E>) -> Result<(), String> {
     done.map_err(|error| error.to_string())
 }
 
-/// Lowers both limits. What is lower already stays.
+/// Lowers the soft and hard limit. A lower limit stays.
 fn lower(resource: Resource, value: u64) -> rustix::io::Result<()> {
     let now = rustix::process::getrlimit(resource);
     let at_most = |limit: Option<u64>| Some(limit.map_or(value, |limit| limit.min(value)));
@@ -93,7 +95,7 @@ fn lower(resource: Resource, value: u64) -> rustix::io::Result<()> {
     )
 }
 
-/// Handles every right that this kernel knows, and grants none.
+/// Handles every access right that this kernel knows, and grants none.
 fn landlock() -> Result<(), String> {
     let abi = ABI::V6;
     let restricted = Ruleset::default()
@@ -104,9 +106,9 @@ fn landlock() -> Result<(), String> {
         .and_then(Ruleset::create)
         .and_then(|rules| rules.restrict_self());
     match restricted {
-        // An older kernel knows fewer rights; what it knows of files is what counts, seccomp takes the network.
+        // An older kernel knows fewer rights. File access is the one that matters; seccomp denies the network.
         Ok(status) if status.ruleset != RulesetStatus::NotEnforced => Ok(()),
-        Ok(_) => Err("this kernel does not have it".to_owned()),
+        Ok(_) => Err("this kernel does not support it".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -121,7 +123,7 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     let any = Vec::new;
     let when = |argument, op, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value);
     let rule = |conditions| SeccompRule::new(conditions);
-    // Memory that is written must not become code.
+    // W^X: writable memory must not become executable.
     let no_code = || Ok(vec![rule(vec![when(2, MaskedEq(libc::PROT_EXEC as u64), 0)?])?]);
     let own_pid = u64::from(std::process::id());
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
@@ -129,9 +131,9 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     rules.insert(libc::SYS_write, vec![rule(vec![when(0, Eq, 1)?])?, rule(vec![when(0, Eq, 2)?])?]);
     rules.insert(libc::SYS_mmap, no_code()?);
     rules.insert(libc::SYS_mprotect, no_code()?);
-    // To itself only: how a process aborts.
+    // Only to itself, for abort.
     rules.insert(libc::SYS_tgkill, vec![rule(vec![when(0, Eq, own_pid)?])?]);
-    // The allocator gives its memory a name.
+    // The allocator names its memory.
     rules.insert(libc::SYS_prctl, vec![rule(vec![when(0, Eq, PR_SET_VMA)?])?]);
     for call in [
         libc::SYS_brk,

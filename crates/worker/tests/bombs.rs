@@ -1,8 +1,10 @@
-//! Hostile scripts are stopped, in time and within their memory.
+//! Hostile scripts are stopped within their time and memory limits.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
-use portcullis_script::{Done, Failure, Job, NoHost, Pool, PoolSettings, Strictness};
-use portcullis_testkit::bombs::{Bomb, Watch, bombs};
+use portcullis_script::{
+    NoHostFunctions, PoolSettings, SandboxStrictness, ScriptFailure, ScriptJob, ScriptOutput, WorkerPool,
+};
+use portcullis_testkit::bombs::{Bomb, MemoryWatch, bombs};
 use serde_json::value::RawValue;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -10,23 +12,23 @@ use tokio_util::sync::CancellationToken;
 const MEGABYTE: u64 = 1024 * 1024;
 const MEMORY: u64 = 128 * MEGABYTE;
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// The promise is 2.5 s on a quiet machine; the tests run on busy ones.
+/// The target is 2.5 s on an idle machine; the tests run on busy ones.
 const STOPPED_WITHIN: Duration = Duration::from_secs(8);
 
-fn pool(word: &str) -> Pool {
-    Pool::new(PoolSettings {
+fn pool(word: &str) -> WorkerPool {
+    WorkerPool::new(PoolSettings {
         program: env!("CARGO_BIN_EXE_script_worker").into(),
         arguments: vec![word.to_owned()],
         memory_bytes_max: MEMORY,
-        strictness: Strictness::Required,
+        strictness: SandboxStrictness::Required,
         warm: 0,
         running_max: 2,
         idle: Duration::from_secs(1),
     })
 }
 
-fn job(name: &str, source: String) -> Job {
-    Job {
+fn job(name: &str, source: String) -> ScriptJob {
+    ScriptJob {
         name: name.to_owned(),
         source,
         function: None,
@@ -37,13 +39,17 @@ fn job(name: &str, source: String) -> Job {
     }
 }
 
-async fn run(pool: &Pool, name: &str, source: String) -> (Result<Done, Failure>, Duration, u64) {
+async fn run(
+    pool: &WorkerPool,
+    name: &str,
+    source: String,
+) -> (Result<ScriptOutput, ScriptFailure>, Duration, u64) {
     run_job(pool, job(name, source)).await
 }
 
-async fn run_job(pool: &Pool, job: Job) -> (Result<Done, Failure>, Duration, u64) {
-    let (watch, began) = (Watch::begin(std::process::id()), Instant::now());
-    let done = pool.run(job, &NoHost, &CancellationToken::new()).await;
+async fn run_job(pool: &WorkerPool, job: ScriptJob) -> (Result<ScriptOutput, ScriptFailure>, Duration, u64) {
+    let (watch, began) = (MemoryWatch::begin(std::process::id()), Instant::now());
+    let done = pool.run(job, &NoHostFunctions, &CancellationToken::new()).await;
     (done, began.elapsed(), watch.end())
 }
 
@@ -54,47 +60,51 @@ async fn every_bomb_is_stopped() {
     let mut largest = 0;
     for Bomb { name, source } in bombs() {
         let (done, took, peak) = run(&pool, &name, source).await;
-        let told = match &done {
+        let outcome = match &done {
             Ok(done) => format!("value of {} bytes", done.value.get().len()),
             Err(failure) => failure.to_string().chars().take(70).collect(),
         };
-        eprintln!("{name:<26} {:>6} ms {:>4} MB  {told}", took.as_millis(), peak / MEGABYTE);
+        eprintln!("{name:<26} {:>6} ms {:>4} MB  {outcome}", took.as_millis(), peak / MEGABYTE);
         assert!(took < STOPPED_WITHIN, "{name} took {took:?}");
         assert!(peak <= MEMORY, "{name} took {} MB", peak / MEGABYTE);
         assert!(
-            !matches!(done, Err(Failure::Broke(_) | Failure::NoProcess(_) | Failure::NoSandbox(_))),
+            !matches!(
+                done,
+                Err(ScriptFailure::Broke(_) | ScriptFailure::NoProcess(_) | ScriptFailure::NoSandbox(_))
+            ),
             "{name}: {done:?}"
         );
         (slowest, largest) = (slowest.max(took), largest.max(peak));
     }
     eprintln!("figure: slowest {} ms, largest {} MB", slowest.as_millis(), largest / MEGABYTE);
-    // And the next one is as good as ever.
+    // The next script runs as usual.
     let (done, ..) = run(&pool, "good", "2 + 2".to_owned()).await;
     assert_eq!(done.unwrap().value.get(), "4");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_language_alone_does_not_stop_them() {
-    // With all the time it wants: a busy machine hands memory out slowly.
+    // A generous timeout: a busy machine allocates memory slowly.
     let (timeout, overall) = (Duration::from_secs(60), Duration::from_secs(60));
-    let hungry = || Job { timeout, overall, ..job("hungry", "x = list(range(25000000))\nlen(x)".to_owned()) };
+    let hungry =
+        || ScriptJob { timeout, overall, ..job("hungry", "x = list(range(25000000))\nlen(x)".to_owned()) };
     let (done, _, peak) = run_job(&pool("worker"), hungry()).await;
-    // By the evaluator, which panics where it gets none, or by the end of its process.
-    assert!(matches!(done, Err(Failure::Memory(_) | Failure::Script(..))), "{done:?}");
+    // Either the interpreter panics or the process dies.
+    assert!(matches!(done, Err(ScriptFailure::Memory(_) | ScriptFailure::Script(..))), "{done:?}");
     assert!(peak <= MEMORY, "{}", peak / MEGABYTE);
-    // The weak variant has the language's own limit of memory, and takes as much as it likes.
+    // Control: without the sandbox, the interpreter's own memory limit does not hold.
     let (_, _, peak) = run_job(&pool("weak"), hungry()).await;
     assert!(peak > MEMORY, "{}", peak / MEGABYTE);
 
-    // Time: one call of a builtin, in which nothing is looked at.
+    // Time: one builtin call, during which the interpreter checks no limit.
     let busy = || {
         "def f():\n    x = 7\n    for i in range(24):\n        x = x * x\n    return len(str(x))\nf()"
             .to_owned()
     };
     let (done, took, _) = run(&pool("worker"), "busy", busy()).await;
-    assert!(matches!(done, Err(Failure::Time(_) | Failure::Memory(_))), "{done:?}");
+    assert!(matches!(done, Err(ScriptFailure::Time(_) | ScriptFailure::Memory(_))), "{done:?}");
     assert!(took < STOPPED_WITHIN, "{took:?}");
-    // The weak variant is stopped by the hub only: the script itself does not hear that its time is up.
+    // Control: without the sandbox only the hub stops it; the script itself notices no timeout.
     let (done, ..) = run(&pool("weak"), "busy", busy()).await;
-    assert!(matches!(done, Err(Failure::Time(_))), "{done:?}");
+    assert!(matches!(done, Err(ScriptFailure::Time(_))), "{done:?}");
 }

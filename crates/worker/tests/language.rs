@@ -1,8 +1,9 @@
-//! What scripts can do, in the process that ships.
+//! What scripts can do, in the production worker.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
 use portcullis_script::{
-    Done, Failure, Host, HttpAnswer, HttpAsk, Job, NoHost, Piece, Pool, PoolSettings, Refusal, Strictness,
+    HostFunctions, HostRefusal, NoHostFunctions, PoolSettings, SandboxStrictness, ScriptFailure,
+    ScriptHttpRequest, ScriptHttpResponse, ScriptJob, ScriptOutput, TextPiece, WorkerPool,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -18,15 +19,15 @@ fn settings() -> PoolSettings {
         program: env!("CARGO_BIN_EXE_script_worker").into(),
         arguments: vec!["worker".to_owned()],
         memory_bytes_max: 128 * 1024 * 1024,
-        strictness: Strictness::Required,
+        strictness: SandboxStrictness::Required,
         warm: 0,
         running_max: 4,
         idle: Duration::from_secs(60),
     }
 }
 
-fn job(source: &str) -> Job {
-    Job {
+fn job(source: &str) -> ScriptJob {
+    ScriptJob {
         name: "test.star".to_owned(),
         source: source.to_owned(),
         function: None,
@@ -37,20 +38,20 @@ fn job(source: &str) -> Job {
     }
 }
 
-async fn run(job: Job, host: &dyn Host) -> Result<Done, Failure> {
-    Pool::new(settings()).run(job, host, &CancellationToken::new()).await
+async fn run(job: ScriptJob, host: &dyn HostFunctions) -> Result<ScriptOutput, ScriptFailure> {
+    WorkerPool::new(settings()).run(job, host, &CancellationToken::new()).await
 }
 
 async fn value(source: &str) -> Value {
-    match run(job(source), &NoHost).await {
+    match run(job(source), &NoHostFunctions).await {
         Ok(done) => serde_json::from_str(done.value.get()).unwrap(),
         Err(failure) => panic!("{source}: {failure:?}"),
     }
 }
 
-async fn fault(source: &str) -> portcullis_script::Fault {
-    match run(job(source), &NoHost).await {
-        Err(Failure::Script(fault, _)) => fault,
+async fn fault(source: &str) -> portcullis_script::ScriptDiagnostic {
+    match run(job(source), &NoHostFunctions).await {
+        Err(ScriptFailure::Script(fault, _)) => fault,
         other => panic!("{source}: {other:?}"),
     }
 }
@@ -68,20 +69,20 @@ async fn the_value_is_main_then_result_then_the_last_expression() {
 async fn a_function_gets_its_arguments_and_integers_stay_integers() {
     let args = r#"["London", 3, 12345678901234567890123456789, 1.5, {"k": [null, true]}]"#;
     let source = "def show(city, days, big, half, more):\n    return [city, range(days), big + 1, half, more, \"%d\" % days]";
-    let job = Job {
+    let job = ScriptJob {
         function: Some("show".to_owned()),
         args: RawValue::from_string(args.to_owned()).unwrap(),
         ..job(source)
     };
-    let done = run(job.clone(), &NoHost).await.unwrap();
+    let done = run(job.clone(), &NoHostFunctions).await.unwrap();
     assert_eq!(
         done.value.get(),
         r#"["London",[0,1,2],12345678901234567890123456790,1.5,{"k":[null,true]},"3"]"#
     );
-    let missing = Job { function: Some("gone".to_owned()), ..job };
-    match run(missing, &NoHost).await {
-        Err(Failure::Script(fault, _)) => {
-            assert_eq!(fault.message, "there is no function `gone`; there are: show")
+    let missing = ScriptJob { function: Some("gone".to_owned()), ..job };
+    match run(missing, &NoHostFunctions).await {
+        Err(ScriptFailure::Script(fault, _)) => {
+            assert_eq!(fault.message, "there is no function `gone`; available: show")
         }
         other => panic!("{other:?}"),
     }
@@ -132,10 +133,10 @@ async fn modules_do_what_they_say() {
 
 #[tokio::test]
 async fn what_is_printed_comes_back_and_has_a_bound() {
-    let done = run(job("print(\"a\", 1)\nprint(\"b\")\n7"), &NoHost).await.unwrap();
+    let done = run(job("print(\"a\", 1)\nprint(\"b\")\n7"), &NoHostFunctions).await.unwrap();
     assert_eq!((done.printed.as_str(), done.value.get()), ("a 1\nb\n", "7"));
     let flood = "def main():\n    for i in range(100000):\n        print(\"x\" * 100)\n    return 1\n";
-    let done = run(job(flood), &NoHost).await.unwrap();
+    let done = run(job(flood), &NoHostFunctions).await.unwrap();
     assert!(done.printed.len() < 70 * 1024, "{}", done.printed.len());
 }
 
@@ -152,35 +153,39 @@ async fn a_fault_says_where_it_is() {
         fault(&format!("x = {}1{}", "(".repeat(10_000), ")".repeat(10_000))).await.message.contains("nested")
     );
     assert!(fault("load(\"b.star\", \"x\")").await.message.contains("load"), "no other files");
-    assert!(fault("def main():\n    return main\n").await.message.contains("cannot be JSON"));
-    assert!(fault("float(\"nan\")").await.message.contains("no number of JSON"));
+    assert!(fault("def main():\n    return main\n").await.message.contains("cannot be converted to JSON"));
+    assert!(fault("float(\"nan\")").await.message.contains("not a JSON number"));
     let found = fault("time.sleep(3600)").await;
-    assert!(found.message.contains("that are left"), "{}", found.message);
+    assert!(found.message.contains("the remaining"), "{}", found.message);
 }
 
-/// Remembers what it was asked.
+/// Records the requests.
 #[derive(Default)]
-struct Wishes {
+struct RecordingHost {
     asked: Mutex<Vec<String>>,
     waited: Mutex<Duration>,
 }
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send + 'a>>;
+type HostFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, HostRefusal>> + Send + 'a>>;
 
-impl Host for Wishes {
-    fn http(&self, ask: HttpAsk) -> Answer<'_, HttpAnswer> {
+impl HostFunctions for RecordingHost {
+    fn http(&self, ask: ScriptHttpRequest) -> HostFuture<'_, ScriptHttpResponse> {
         self.asked.lock().unwrap().push(format!("{ask:?}"));
         assert!(ask.secrets().all(|name| name == "A_KEY"));
         let headers = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
-        let answer =
-            HttpAnswer { status: 200, url: "https://x/".to_owned(), headers, body: "{\"n\":1}".to_owned() };
+        let answer = ScriptHttpResponse {
+            status: 200,
+            url: "https://x/".to_owned(),
+            headers,
+            body: "{\"n\":1}".to_owned(),
+        };
         Box::pin(async { Ok(answer) })
     }
 
-    fn tool(&self, name: String, arguments: Box<RawValue>) -> Answer<'_, Box<RawValue>> {
+    fn tool(&self, name: String, arguments: Box<RawValue>) -> HostFuture<'_, Box<RawValue>> {
         self.asked.lock().unwrap().push(format!("{name} {}", arguments.get()));
         if name == "slow" {
-            // A person takes longer than the script may.
+            // A person takes longer than the script's timeout.
             *self.waited.lock().unwrap() = Duration::from_secs(3);
             return Box::pin(async {
                 tokio::time::sleep(Duration::from_secs(3)).await;
@@ -188,7 +193,7 @@ impl Host for Wishes {
             });
         }
         if name == "no" {
-            let refusal = Refusal { code: "denied".to_owned(), message: "not you".to_owned() };
+            let refusal = HostRefusal { code: "denied".to_owned(), message: "not you".to_owned() };
             return Box::pin(async { Err(refusal) });
         }
         Box::pin(async { Ok(RawValue::from_string("{\"x\": [1]}".to_owned()).unwrap()) })
@@ -205,7 +210,7 @@ impl Host for Wishes {
 
 #[tokio::test]
 async fn a_secret_is_a_handle_and_the_hub_fills_it() {
-    let host = Wishes::default();
+    let host = RecordingHost::default();
     let source = r#"
 key = secrets.get("A_KEY")
 r = http.post("https://x/?k=" + key, json = {"token": key, "t": "pre-" + key, "n": 1}, headers = {"Authorization": "Bearer " + key})
@@ -219,8 +224,8 @@ r = http.post("https://x/?k=" + key, json = {"token": key, "t": "pre-" + key, "n
     );
     assert!(done.used_secret);
     let asked = host.asked.lock().unwrap().join("\n");
-    let secret = Piece::Secret("A_KEY".to_owned());
-    let text = |text: &str| format!("{:?}", Piece::Text(text.to_owned()));
+    let secret = TextPiece::Secret("A_KEY".to_owned());
+    let text = |text: &str| format!("{:?}", TextPiece::Text(text.to_owned()));
     for expected in [
         format!("url: [{}, {secret:?}]", text("https://x/?k=")),
         format!("(\"Authorization\", [{}, {secret:?}])", text("Bearer ")),
@@ -233,19 +238,21 @@ r = http.post("https://x/?k=" + key, json = {"token": key, "t": "pre-" + key, "n
     ] {
         assert!(asked.contains(&expected), "{expected}\n{asked}");
     }
-    // Formatted it is the same handle; one that was not granted is none, and a value is not to be had.
+    // A formatted handle still works; a secret that is not granted has none; the value cannot be read.
     let formatted = "http.get(\"https://x/\", headers = {\"a\": \"Bearer {}\".format(secrets.get(\"A_KEY\"))})[\"status\"]";
     assert!(run(job(formatted), &host).await.unwrap().used_secret);
     assert!(
         !run(job("http.get(\"https://x/[secret A_KEY]\")[\"status\"]"), &host).await.unwrap().used_secret
     );
-    for (source, told) in [
+    for (source, message) in [
         ("secrets.get(\"B_KEY\")", "not granted"),
-        ("hash.sha256(secrets.get(\"A_KEY\"))", "into requests only"),
+        ("hash.sha256(secrets.get(\"A_KEY\"))", "only be used in requests"),
         ("fail(secrets.get(\"A_KEY\"))", "[secret A_KEY]"),
     ] {
         match run(job(source), &host).await {
-            Err(Failure::Script(fault, _)) => assert!(fault.message.contains(told), "{}", fault.message),
+            Err(ScriptFailure::Script(fault, _)) => {
+                assert!(fault.message.contains(message), "{}", fault.message)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -253,12 +260,12 @@ r = http.post("https://x/?k=" + key, json = {"token": key, "t": "pre-" + key, "n
 
 #[tokio::test]
 async fn a_tool_is_called_by_the_hub_and_a_refusal_says_where() {
-    let host = Wishes::default();
+    let host = RecordingHost::default();
     let done = run(job("tools.call(\"t\", path = \"a\", n = 1)[\"x\"][0]"), &host).await.unwrap();
     assert_eq!(done.value.get(), "1");
     assert_eq!(*host.asked.lock().unwrap(), [r#"t {"path":"a","n":1}"#]);
     match run(job("x = 1\ntools.call(\"no\")"), &host).await {
-        Err(Failure::Script(fault, _)) => {
+        Err(ScriptFailure::Script(fault, _)) => {
             assert_eq!(
                 (fault.message.as_str(), fault.line, fault.code.as_deref()),
                 ("not you", Some(2), Some("denied"))
@@ -270,17 +277,17 @@ async fn a_tool_is_called_by_the_hub_and_a_refusal_says_where() {
 
 #[tokio::test]
 async fn waiting_for_a_person_is_not_the_scripts_time() {
-    let host = Wishes::default();
-    let job = Job { timeout: Duration::from_secs(2), ..job("tools.call(\"slow\")") };
-    // The weak variant: a host that does not say that it waited.
+    let host = RecordingHost::default();
+    let job = ScriptJob { timeout: Duration::from_secs(2), ..job("tools.call(\"slow\")") };
+    // Control: a host that does not report its waiting time.
     assert_eq!(run(job, &host).await.unwrap().value.get(), "\"late\"");
 }
 
 #[tokio::test]
 async fn workers_stand_ready_only_while_they_are_used() {
-    let pool = Pool::new(PoolSettings { warm: 2, idle: Duration::from_millis(1_500), ..settings() });
+    let pool = WorkerPool::new(PoolSettings { warm: 2, idle: Duration::from_millis(1_500), ..settings() });
     assert_eq!(pool.ready(), 0);
-    let done = pool.run(job("1"), &NoHost, &CancellationToken::new()).await.unwrap();
+    let done = pool.run(job("1"), &NoHostFunctions, &CancellationToken::new()).await.unwrap();
     assert!(done.memory_bytes.is_some_and(|bytes| bytes < 64 * 1024 * 1024), "{:?}", done.memory_bytes);
     let mut seen = 0;
     for _ in 0..200 {
@@ -305,5 +312,8 @@ async fn a_caller_who_gives_up_ends_the_script() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let forever = job("def main():\n    for i in range(10000000000):\n        pass\n");
-    assert!(matches!(Pool::new(settings()).run(forever, &NoHost, &cancel).await, Err(Failure::Cancelled)));
+    assert!(matches!(
+        WorkerPool::new(settings()).run(forever, &NoHostFunctions, &cancel).await,
+        Err(ScriptFailure::Cancelled)
+    ));
 }

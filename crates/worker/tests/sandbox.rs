@@ -1,9 +1,9 @@
-//! A worker really cannot do what it has given up.
+//! A worker cannot do what the sandbox forbids.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 use std::process::{Command, Stdio};
 
-/// Returns whether it got out.
+/// Returns whether it escaped.
 fn escapes(what: &str) -> bool {
     let status = Command::new(env!("CARGO_BIN_EXE_script_worker"))
         .args(["escape", what])
@@ -13,14 +13,14 @@ fn escapes(what: &str) -> bool {
         .stderr(Stdio::null())
         .status()
         .unwrap();
-    // 3 would be a sandbox that could not be had, 2 a word that nobody knows.
+    // 3 is an unavailable sandbox, 2 an unknown argument.
     assert!(!matches!(status.code(), Some(2 | 3)), "{what}: {status}");
     status.success()
 }
 
 #[test]
 fn memory_that_was_reserved_before_is_no_sandbox() {
-    // With the allocator's own settings it has a gigabyte of addresses when it begins.
+    // With the allocator's default settings it starts with a gigabyte of address space.
     let command = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_script_worker"));
         command.args(["escape", "read"]).env_clear().stdin(Stdio::null()).stderr(Stdio::null());
@@ -34,7 +34,7 @@ fn memory_that_was_reserved_before_is_no_sandbox() {
 fn nothing_gets_out_of_the_sandbox() {
     for what in ["read", "list", "write", "bind", "udp", "exec", "thread", "kill", "memory", "reserved"] {
         assert!(!escapes(what), "{what} got out");
-        // The weak variant: the same without the sandbox.
+        // Control: the same without the sandbox.
         assert!(escapes(&format!("free-{what}")), "{what} does not work even outside");
     }
 }

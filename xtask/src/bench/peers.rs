@@ -1,20 +1,20 @@
-//! Other programs of the hub's kind, installed from the registries in exact versions.
+//! Other MCP proxies for comparison, installed from the registries in exact versions.
 
 use crate::layout::Layout;
-use crate::node::Node;
+use crate::node::NodePackages;
 use crate::{python, run};
 use anyhow::Result;
 
 /// The crate, which has its own lock file.
 const CRATE: &str = "mcp-proxy@0.6.0";
 
-/// Installs what is not there yet, and returns the words by which `bench-load upstream` knows them.
+/// Installs the proxies that are missing, and returns the arguments that name them for `bench-load upstream`.
 pub(super) fn install(layout: &Layout) -> Result<Vec<String>> {
-    let node = Node::install(layout)?;
-    let npm = Node::packages(layout, "peers", "`mcp-proxy` from npm")?;
+    let node = NodePackages::install(layout)?;
+    let npm = NodePackages::packages(layout, "peers", "`mcp-proxy` from npm")?;
     let python = python::install(layout, "proxy")?;
     let (node, script) = (node.program(), npm.module("mcp-proxy/dist/bin/mcp-proxy.mjs"));
-    let tiny = layout.root.join("crates/testkit/src/bench/tiny.mjs");
+    let tiny = layout.root.join("crates/bench/src/bin/bench-load/tiny.mjs");
     Ok(vec![
         format!("tiny={}:{}", node.display(), tiny.display()),
         format!("rust={}", cargo_install(layout)?),
@@ -23,11 +23,11 @@ pub(super) fn install(layout: &Layout) -> Result<Vec<String>> {
     ])
 }
 
-/// Builds the crate as whoever installs it gets it.
+/// Builds the crate as `cargo install` does for its users.
 fn cargo_install(layout: &Layout) -> Result<String> {
     let root = layout.work("cargo");
     let program = root.join("bin/mcp-proxy");
-    // A version that is there already is left as it is.
+    // An installed version is kept.
     if !program.exists() {
         println!("Installing `mcp-proxy` from crates.io below target/xtask/cargo.");
         let mut cargo = layout.cargo();

@@ -1,6 +1,7 @@
-//! Which checks of the suite cannot pass, and why: `xtask/conformance-baseline.toml`. The list is strict in both ways.
+//! Expected failures of the suite, with reasons: `xtask/conformance-baseline.toml`. Strict both ways: a stale
+//! entry fails too.
 
-use super::{Checks, Status};
+use super::{CheckStatus, SuiteChecks};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::fs;
@@ -9,34 +10,34 @@ use std::path::Path;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Baseline {
-    expected: Vec<Expected>,
+    expected: Vec<ExpectedFailure>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Expected {
+struct ExpectedFailure {
     run: String,
     revision: String,
     scenario: String,
-    outcome: Outcome,
+    outcome: ExpectedOutcome,
     checks: Vec<String>,
     reason: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome {
+enum ExpectedOutcome {
     Fails,
     /// The suite does not get as far as the check.
     Absent,
 }
 
-/// What the baseline makes of one run.
+/// One run compared with the baseline.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Verdict {
-    /// For each scenario with exceptions, how many there are and why.
+pub(super) struct BaselineVerdict {
+    /// For each scenario with exceptions, their number and reason.
     pub(super) expected: Vec<String>,
-    /// What failed and was not expected to, and what was expected and did not happen.
+    /// Unexpected failures, and expected ones that did not happen.
     pub(super) problems: Vec<String>,
 }
 
@@ -46,13 +47,13 @@ impl Baseline {
         toml::from_str(&text).with_context(|| file.display().to_string())
     }
 
-    pub(super) fn judge(&self, run: &str, revision: &str, found: &Checks) -> Verdict {
-        let mut verdict = Verdict::default();
-        let here: Vec<&Expected> =
+    pub(super) fn judge(&self, run: &str, revision: &str, found: &SuiteChecks) -> BaselineVerdict {
+        let mut verdict = BaselineVerdict::default();
+        let here: Vec<&ExpectedFailure> =
             self.expected.iter().filter(|entry| entry.run == run && entry.revision == revision).collect();
         for check in found.failed() {
             let is_expected = here.iter().any(|entry| {
-                entry.outcome == Outcome::Fails
+                entry.outcome == ExpectedOutcome::Fails
                     && entry.scenario == check.scenario
                     && entry.checks.contains(&check.id)
             });
@@ -64,10 +65,10 @@ impl Baseline {
             let of_scenario = || found.0.iter().filter(|check| check.scenario == entry.scenario);
             for id in &entry.checks {
                 let happened = match entry.outcome {
-                    Outcome::Fails => {
-                        of_scenario().any(|check| check.id == *id && check.status == Status::Failed)
+                    ExpectedOutcome::Fails => {
+                        of_scenario().any(|check| check.id == *id && check.status == CheckStatus::Failed)
                     }
-                    Outcome::Absent => {
+                    ExpectedOutcome::Absent => {
                         of_scenario().next().is_some() && !of_scenario().any(|check| check.id == *id)
                     }
                 };
@@ -76,8 +77,8 @@ impl Baseline {
                         "NOT NEEDED {}: {id}: remove it from the baseline, it no longer {}",
                         entry.scenario,
                         match entry.outcome {
-                            Outcome::Fails => "fails",
-                            Outcome::Absent => "stays out",
+                            ExpectedOutcome::Fails => "fails",
+                            ExpectedOutcome::Absent => "stays out",
                         }
                     ));
                 }
@@ -117,7 +118,7 @@ mod tests {
 
     fn problems(run: &str, tasks: &str, polling: &str) -> Vec<String> {
         let baseline: Baseline = toml::from_str(BASELINE).unwrap();
-        let mut checks = Checks::default();
+        let mut checks = SuiteChecks::default();
         checks.add("tasks", tasks).unwrap();
         checks.add("polling", polling).unwrap();
         baseline.judge(run, "2026-07-28", &checks).problems

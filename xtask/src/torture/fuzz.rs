@@ -1,62 +1,62 @@
-//! Hostile input: with coverage guidance where cargo-fuzz and a nightly toolchain are there, and by mutation where not.
+//! Fuzzing: with coverage guidance if cargo-fuzz and a nightly toolchain are installed, else by mutation.
 
-use super::Told;
-use super::rows::Work;
-use super::table::{self, Figure};
+use super::RowContext;
+use super::rows::RowPlan;
+use super::table::{self, FigureRow};
 use crate::run;
 use std::process::Command;
 
 /// `portcullis_hostile::TARGETS`; `fuzz/` has a program for each.
 const TARGETS: [&str; 4] = ["frame", "redactor", "path", "config"];
-/// How long each is fed.
+/// Duration for each target.
 const SECONDS: u64 = 60;
-/// What one thread does in that time on a slow machine, by far.
+/// Far below what one thread does in that time on a slow machine.
 const RUNS_MIN: u64 = 10_000;
 
-pub(super) fn work(told: &Told<'_>) -> Work {
-    let seconds = told.count(SECONDS).to_string();
-    if !run::exists(cargo(told).args(["+nightly", "fuzz"])) {
-        let mut command = told.layout.command(told.layout.released("hostile"));
-        command.args([seconds, told.seed.to_string()]);
-        return Work::Run(vec![command]);
+pub(super) fn work(context: &RowContext<'_>) -> RowPlan {
+    let seconds = context.count(SECONDS).to_string();
+    if !run::exists(cargo(context).args(["+nightly", "fuzz"])) {
+        let mut command = context.layout.command(context.layout.released("hostile"));
+        command.args([seconds, context.seed.to_string()]);
+        return RowPlan::Run(vec![command]);
     }
     // libFuzzer takes 32 bits.
-    let seed = told.seed & 0x7FFF_FFFF;
+    let seed = context.seed & 0x7FFF_FFFF;
     let command = |target: &str| {
-        let found = told.layout.torture("corpus").join(target);
+        let found = context.layout.torture("corpus").join(target);
         if let Err(error) = std::fs::create_dir_all(&found) {
             return Err(format!("cannot make `{}`: {error}", found.display()));
         }
-        let mut command = cargo(told);
-        // Our crates have no unsafe code for a sanitizer to watch. What is new goes to the first folder.
+        let mut command = cargo(context);
+        // These crates have no unsafe code for a sanitizer to watch. New inputs go to the first folder.
         command.args(["+nightly", "fuzz", "run", "--sanitizer", "none", target]).arg(found);
         command.arg(format!("fuzz/corpus/{target}")).arg("--");
         command.args([format!("-max_total_time={seconds}"), format!("-seed={seed}")]);
         command.args(["-max_len=4096", "-timeout=10", "-print_final_stats=1"]);
-        command.env("CARGO_TARGET_DIR", told.layout.torture("fuzz"));
+        command.env("CARGO_TARGET_DIR", context.layout.torture("fuzz"));
         Ok(command)
     };
-    TARGETS.into_iter().map(command).collect::<Result<Vec<_>, _>>().map_or_else(Work::Skip, Work::Run)
+    TARGETS.into_iter().map(command).collect::<Result<Vec<_>, _>>().map_or_else(RowPlan::Skip, RowPlan::Run)
 }
 
-/// The `cargo` of rustup, which knows toolchains; the one that runs us knows only itself.
-fn cargo(told: &Told<'_>) -> Command {
-    let mut command = told.layout.command("cargo");
+/// Returns rustup's `cargo`, which knows toolchains; the one that runs this task knows only its own.
+fn cargo(context: &RowContext<'_>) -> Command {
+    let mut command = context.layout.command("cargo");
     command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     command
 }
 
-/// Reads what libFuzzer says at its end, or what the mutator counted.
-pub(super) fn figures(log: &str) -> Vec<Figure> {
+/// Parses the totals of libFuzzer, or of the mutator.
+pub(super) fn figures(log: &str) -> Vec<FigureRow> {
     let runs =
         log.lines().filter_map(|line| line.strip_prefix("Done ")?.split(' ').next()?.parse::<u64>().ok());
-    let figure = |(target, runs): (&str, u64)| Figure {
+    let figure = |(target, runs): (&str, u64)| FigureRow {
         what: format!("{target}: inputs with coverage guidance, all well"),
         measured: runs.to_string(),
         target: format!("≥ {RUNS_MIN}"),
         ok: Some(runs >= RUNS_MIN),
     };
-    let guided: Vec<Figure> = TARGETS.into_iter().zip(runs).map(figure).collect();
+    let guided: Vec<FigureRow> = TARGETS.into_iter().zip(runs).map(figure).collect();
     if guided.is_empty() { table::marked(log) } else { guided }
 }
 

@@ -1,4 +1,4 @@
-//! What the rows say, as a table and as JSON.
+//! Figures of the rows, as a table and as JSON.
 
 use serde_json::{Value, json};
 use std::fmt;
@@ -8,20 +8,20 @@ const HEADINGS: [&str; 5] = ["Row", "What", "Figure", "Target", "Verdict"];
 
 /// One line of the table.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Figure {
+pub(crate) struct FigureRow {
     pub(crate) what: String,
     pub(crate) measured: String,
     pub(crate) target: String,
     pub(crate) ok: Option<bool>,
 }
 
-impl Figure {
-    pub(crate) fn skipped(reason: &str) -> Figure {
-        Figure { what: "skipped".to_owned(), measured: reason.to_owned(), target: String::new(), ok: None }
+impl FigureRow {
+    pub(crate) fn skipped(reason: &str) -> FigureRow {
+        FigureRow { what: "skipped".to_owned(), measured: reason.to_owned(), target: String::new(), ok: None }
     }
 
-    pub(crate) fn failed(reason: &str) -> Figure {
-        Figure {
+    pub(crate) fn failed(reason: &str) -> FigureRow {
+        FigureRow {
             what: "ended".to_owned(),
             measured: reason.to_owned(),
             target: "well".to_owned(),
@@ -30,8 +30,8 @@ impl Figure {
     }
 }
 
-/// Returns the figures that a program printed. Something may stand before one on its line.
-pub(crate) fn marked(log: &str) -> Vec<Figure> {
+/// Returns the figures that a program printed. Other output may precede one on its line.
+pub(crate) fn marked(log: &str) -> Vec<FigureRow> {
     let figure = |line: &str| {
         let (_, fields) = line.split_once(MARK)?;
         let mut fields = fields.split('\t').map(str::to_owned);
@@ -40,23 +40,23 @@ pub(crate) fn marked(log: &str) -> Vec<Figure> {
             "" => None,
             verdict => Some(verdict == "ok"),
         };
-        Some(Figure { what, measured, target, ok })
+        Some(FigureRow { what, measured, target, ok })
     };
     log.lines().filter_map(figure).collect()
 }
 
 /// All rows.
-pub(crate) struct Report {
+pub(crate) struct TortureReport {
     seed: u64,
-    rows: Vec<(&'static str, Figure)>,
+    rows: Vec<(&'static str, FigureRow)>,
 }
 
-impl Report {
-    pub(crate) fn new(seed: u64) -> Report {
-        Report { seed, rows: Vec::new() }
+impl TortureReport {
+    pub(crate) fn new(seed: u64) -> TortureReport {
+        TortureReport { seed, rows: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, row: &'static str, figures: Vec<Figure>) {
+    pub(crate) fn add(&mut self, row: &'static str, figures: Vec<FigureRow>) {
         self.rows.extend(figures.into_iter().map(|figure| (row, figure)));
     }
 
@@ -65,7 +65,7 @@ impl Report {
     }
 
     pub(crate) fn json(&self) -> Value {
-        let row = |(row, figure): &(&str, Figure)| {
+        let row = |(row, figure): &(&str, FigureRow)| {
             json!({
                 "row": row, "what": figure.what, "figure": figure.measured, "target": figure.target, "ok": figure.ok
             })
@@ -75,7 +75,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for TortureReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = |ok| match ok {
             Some(true) => "ok",
@@ -114,10 +114,10 @@ mod tests {
             "running\ntest x ... figure:\twrites lost\t0\t0\tok\n    figure:\truns\t3\t\t\nfigure:\tbroken\n";
         let figures = marked(log);
         assert_eq!(figures.len(), 2);
-        let mut report = Report::new(7);
+        let mut report = TortureReport::new(7);
         report.add("kill", figures);
         assert!(report.is_good());
-        report.add("x", vec![Figure::failed("exit status: 1")]);
+        report.add("x", vec![FigureRow::failed("exit status: 1")]);
         let expected = "\
 | Row  | What        | Figure         | Target | Verdict |
 | ---- | ----------- | -------------- | ------ | ------- |

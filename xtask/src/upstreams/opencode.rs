@@ -1,11 +1,11 @@
-//! OpenCode itself, with a scripted model, calls a real server through the hub.
+//! OpenCode with a scripted model calls a real server through the hub.
 //!
-//! The script and the model are not part of this repository; they are used where they are at hand.
+//! The script and the model are not part of this repository; the check is skipped without them.
 
-use super::Checks;
-use crate::hub::Hub;
+use super::CheckTally;
+use crate::hub::HubUnderTest;
 use crate::layout::Layout;
-use crate::node::Node;
+use crate::node::NodePackages;
 use crate::run;
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -13,16 +13,16 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The script waits for each of its steps itself. Half a minute is usual.
+/// The script has a timeout for each of its steps. Half a minute is usual.
 const CONVERSATION_LIMIT: Duration = Duration::from_secs(300);
 const SUM: &str = "The sum of 2 and 40 is 42.";
 
-pub(super) fn run(layout: &Layout, hub: &Hub, checks: &mut Checks) -> Result<()> {
+pub(super) fn run(layout: &Layout, hub: &HubUnderTest, checks: &mut CheckTally) -> Result<()> {
     let Some(script) = script(layout) else {
         println!("skipped OpenCode: there is no ../shared/fixtures/opencode/e2e.sh");
         return Ok(());
     };
-    let packages = Node::packages(layout, "opencode", "OpenCode")?;
+    let packages = NodePackages::packages(layout, "opencode", "OpenCode")?;
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
     let program = packages.module(&format!("opencode-linux-{architecture}/bin/opencode"));
     if !program.exists() {
@@ -36,8 +36,8 @@ pub(super) fn run(layout: &Layout, hub: &Hub, checks: &mut Checks) -> Result<()>
         layout.built("portcullis"), "--home", hub.home, "--mcp"
     ] } });
     for (how, servers) in [("over HTTP", remote), ("on stdio", local)] {
-        let said = converse(layout, &script, &program, &servers.to_string());
-        checks.note(&format!("OpenCode {how}: calls a server behind the hub"), said);
+        let result = converse(layout, &script, &program, &servers.to_string());
+        checks.note(&format!("OpenCode {how}: calls a server through the hub"), result);
     }
     Ok(())
 }
@@ -55,14 +55,14 @@ fn converse(layout: &Layout, script: &PathBuf, program: &PathBuf, servers: &str)
     command.arg(script).arg(program).arg(servers).args(["gate_everything_get-sum", r#"{"a": 2, "b": 40}"#]);
     command.env("LLM_PORT", free_port()?.to_string()).env("OC_PORT", free_port()?.to_string());
     let outcome = run::logged(&mut command, &log, CONVERSATION_LIMIT, |_| println!("OpenCode …"))?;
-    let said = fs::read_to_string(&log)?;
-    // The tool that was called, with its result, and what the model made of it.
-    let called = said
+    let output = fs::read_to_string(&log)?;
+    // The called tool with its result, and the model's reply.
+    let called = output
         .lines()
         .any(|line| line.starts_with("tool: gate_everything_get-sum completed") && line.contains(SUM));
-    let answered = said.lines().any(|line| line.starts_with("reply:") && line.contains(SUM));
+    let answered = output.lines().any(|line| line.starts_with("reply:") && line.contains(SUM));
     if !outcome.passed() || !called || !answered {
-        bail!("{outcome}\n{said}");
+        bail!("{outcome}\n{output}");
     }
     Ok(())
 }

@@ -1,81 +1,81 @@
-//! Which servers there are, how they are started, and what is asked of each.
+//! The real servers: how each is started, and its checks.
 
-use super::page::{Page, TITLE};
-use super::talk;
-use crate::hub::Hub;
+use super::local_page::{LocalPage, TITLE};
+use super::mcp_http;
+use crate::hub::HubUnderTest;
 use crate::layout::Layout;
-use crate::node::Node;
-use crate::run::{self, Background};
+use crate::node::NodePackages;
+use crate::run::{self, BackgroundProcess};
 use crate::{browser, node, python};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the servers are asked to hand back.
+/// The text that the servers echo.
 const SAID: &str = "through the gate";
 
-/// One server behind the hub.
-pub(super) struct Server {
+/// One upstream server.
+pub(super) struct RealServer {
     pub(super) name: &'static str,
-    /// What stands in its section, besides its name and that it is trusted.
+    /// Its settings, besides its name and trust.
     reached: String,
-    /// What it must speak, where that is why it is here.
+    /// The revision it must negotiate, if it is here for that.
     pub(super) revision: Option<&'static str>,
-    pub(super) checks: Vec<Check>,
+    pub(super) checks: Vec<ServerCheck>,
 }
 
-/// A call, and what its result must hold.
-pub(super) struct Check {
+/// A call, and what its result must contain.
+pub(super) struct ServerCheck {
     pub(super) what: &'static str,
     tool: &'static str,
     arguments: Value,
     holds: String,
 }
 
-impl Server {
+impl RealServer {
     pub(super) fn section(&self) -> String {
         format!("[mcp.{}]\n{}\ntrust = \"always\"\n\n", self.name, self.reached)
     }
 }
 
-impl Check {
-    pub(super) fn make(&self, hub: &Hub, server: &Server) -> Result<()> {
+impl ServerCheck {
+    pub(super) fn make(&self, hub: &HubUnderTest, server: &RealServer) -> Result<()> {
         let tool = format!("{}_{}", server.name, self.tool);
-        let listed = talk::ask(hub, "tools/list", &json!({}))?;
+        let listed = mcp_http::ask(hub, "tools/list", &json!({}))?;
         let listed = listed["tools"].as_array().cloned().unwrap_or_default();
         if !listed.iter().any(|listed| listed["name"] == tool) {
             let mut names: Vec<&str> = listed.iter().filter_map(|listed| listed["name"].as_str()).collect();
             names.retain(|name| name.starts_with(server.name));
             bail!("`{tool}` is not listed, but: {}", names.join(", "));
         }
-        let result = talk::ask(hub, "tools/call", &json!({ "name": tool, "arguments": self.arguments }))?;
-        if result["isError"] == true || !talk::text(&result).contains(&self.holds) {
+        let result = mcp_http::ask(hub, "tools/call", &json!({ "name": tool, "arguments": self.arguments }))?;
+        if result["isError"] == true || !mcp_http::text(&result).contains(&self.holds) {
             bail!("no `{}` in {result}", self.holds);
         }
         Ok(())
     }
 }
 
-/// What is installed, and what runs beside the hub.
-pub(super) struct World {
+/// Installed programs, and background processes.
+pub(super) struct UpstreamsEnvironment {
     node: PathBuf,
-    servers: Node,
+    servers: NodePackages,
     python: PathBuf,
     chromium: Option<PathBuf>,
     page: String,
     /// Servers over HTTP. They end with this value.
-    running: Vec<Background>,
+    running: Vec<BackgroundProcess>,
     pub(super) skipped: Vec<String>,
 }
 
-pub(super) fn install(layout: &Layout, page: &Page) -> Result<World> {
-    let node = Node::install(layout)?;
+pub(super) fn install(layout: &Layout, page: &LocalPage) -> Result<UpstreamsEnvironment> {
+    let node = NodePackages::install(layout)?;
     let mut skipped = Vec::new();
     let chromium = browser::find(layout).map_err(|error| skipped.push(format!("playwright: {error:#}"))).ok();
-    Ok(World {
+    Ok(UpstreamsEnvironment {
         node: node.program(),
-        servers: Node::packages(
+        servers: NodePackages::packages(
             layout,
             "servers",
             "server-everything, -filesystem, -memory and playwright-mcp",
@@ -88,26 +88,26 @@ pub(super) fn install(layout: &Layout, page: &Page) -> Result<World> {
     })
 }
 
-impl World {
-    /// Makes what the servers need in `home`, and starts those that are not the hub's to start.
-    pub(super) fn prepare(&mut self, layout: &Layout, home: &Path) -> Result<Vec<Server>> {
+impl UpstreamsEnvironment {
+    /// Prepares what the servers need in `home`, and starts those that the hub does not start.
+    pub(super) fn prepare(&mut self, layout: &Layout, home: &Path) -> Result<Vec<RealServer>> {
         let files = home.join("files");
         fs::create_dir_all(&files)?;
         fs::write(files.join("note.txt"), SAID)?;
         let repository = repository(layout, home)?;
         let everything = self.servers.module("@modelcontextprotocol/server-everything/dist/index.js");
-        let echo = |name, reached| Server {
+        let echo = |name, reached| RealServer {
             name,
             reached,
             revision: None,
             checks: vec![
-                Check {
+                ServerCheck {
                     what: "echoes",
                     tool: "echo",
                     arguments: json!({ "message": SAID }),
                     holds: format!("Echo: {SAID}"),
                 },
-                Check {
+                ServerCheck {
                     what: "runs a task to its end",
                     tool: "simulate-research-query",
                     arguments: json!({ "topic": SAID }),
@@ -121,7 +121,7 @@ impl World {
             echo("everything", self.script(&everything, &["stdio"], "")),
             echo("streamable", format!("url = \"http://127.0.0.1:{over_http}/mcp\"")),
             echo("sse", format!("url = \"http://127.0.0.1:{over_sse}/sse\"")),
-            Server {
+            RealServer {
                 name: "files",
                 reached: self.module(
                     "@modelcontextprotocol/server-filesystem/dist/index.js",
@@ -129,7 +129,7 @@ impl World {
                     "",
                 ),
                 revision: None,
-                checks: vec![Check {
+                checks: vec![ServerCheck {
                     what: "reads a file",
                     tool: "read_text_file",
                     arguments: json!({ "path": files.join("note.txt") }),
@@ -138,22 +138,22 @@ impl World {
             },
             self.graph("graph", "@modelcontextprotocol/server-memory/dist/index.js", home, None),
             self.graph("graph24", "server-memory-2024/dist/index.js", home, Some("2024-11-05")),
-            Server {
+            RealServer {
                 name: "git",
                 reached: self.python("mcp_server_git", &["--repository", &shown(&repository)]),
                 revision: None,
-                checks: vec![Check {
+                checks: vec![ServerCheck {
                     what: "tells the log",
                     tool: "git_log",
                     arguments: json!({ "repo_path": repository }),
                     holds: SAID.to_owned(),
                 }],
             },
-            Server {
+            RealServer {
                 name: "time",
                 reached: self.python("mcp_server_time", &["--local-timezone", "Europe/Vienna"]),
                 revision: None,
-                checks: vec![Check {
+                checks: vec![ServerCheck {
                     what: "converts a time",
                     tool: "convert_time",
                     arguments: json!({ "source_timezone": "UTC", "time": "06:30", "target_timezone": "Asia/Tokyo" }),
@@ -164,11 +164,11 @@ impl World {
         if let Some(chromium) = &self.chromium {
             let arguments =
                 ["--headless", "--isolated", "--no-sandbox", "--executable-path", &shown(chromium)];
-            servers.push(Server {
+            servers.push(RealServer {
                 name: "browser",
                 reached: self.module("@playwright/mcp/cli.js", &arguments, ""),
                 revision: None,
-                checks: vec![Check {
+                checks: vec![ServerCheck {
                     what: "opens a page",
                     tool: "browser_navigate",
                     arguments: json!({ "url": self.page }),
@@ -179,15 +179,21 @@ impl World {
         Ok(servers)
     }
 
-    /// A server that keeps what it is told in a file.
-    fn graph(&self, name: &'static str, module: &str, home: &Path, revision: Option<&'static str>) -> Server {
+    /// A server that stores its data in a file.
+    fn graph(
+        &self,
+        name: &'static str,
+        module: &str,
+        home: &Path,
+        revision: Option<&'static str>,
+    ) -> RealServer {
         let file = home.join(format!("{name}.json"));
         let env = format!("env = {{ MEMORY_FILE_PATH = {:?} }}", shown(&file));
-        // The old one keeps what it takes beside its program, and refuses the same name in the next run.
+        // The old one stores its data next to its program, and refuses the same name in the next run.
         let gate = format!("gate {}", std::process::id());
         let entity = json!({ "name": gate, "entityType": "thing", "observations": [SAID] });
-        let check = |what, tool, arguments| Check { what, tool, arguments, holds: SAID.to_owned() };
-        Server {
+        let check = |what, tool, arguments| ServerCheck { what, tool, arguments, holds: SAID.to_owned() };
+        RealServer {
             name,
             reached: self.module(module, &[], &env),
             revision,
@@ -219,7 +225,7 @@ impl World {
         let mut command = layout.command(&self.node);
         command.arg(script).arg(transport).env("PORT", port.to_string());
         let log = layout.log(&format!("upstreams-{transport}"));
-        self.running.push(Background::start(&mut command, &log)?);
+        self.running.push(BackgroundProcess::start(&mut command, &log)?);
         Ok(port)
     }
 }
@@ -228,7 +234,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Makes a repository with one commit.
+/// Makes a git repository with one commit.
 fn repository(layout: &Layout, home: &Path) -> Result<PathBuf> {
     let folder = home.join("repository");
     node::renew(&folder)?;

@@ -1,4 +1,4 @@
-//! Invented questions, and what is decided about them.
+//! Demo approvals.
 
 use crate::data::{HOSTILE, ago};
 use crate::tools;
@@ -7,12 +7,12 @@ use portcullis_admin::Problem;
 use portcullis_admin::desk::*;
 use serde_json::{Value, json};
 
-/// What waits first, then what is over.
-pub(crate) struct Questions(Vec<ApprovalBrief>);
+/// Pending first, then decided.
+pub(crate) struct DemoApprovals(Vec<ApprovalBrief>);
 
-impl Questions {
-    pub(crate) fn invented() -> Questions {
-        Questions(approvals().into_iter().chain(over()).collect())
+impl DemoApprovals {
+    pub(crate) fn invented() -> DemoApprovals {
+        DemoApprovals(approvals().into_iter().chain(over()).collect())
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -23,16 +23,21 @@ impl Questions {
         self.0.iter().filter(|one| all || one.state == "pending").cloned().collect()
     }
 
-    pub(crate) fn whole(&self, id: &str) -> Result<ApprovalWhole, Problem> {
+    pub(crate) fn whole(&self, id: &str) -> Result<ApprovalDetail, Problem> {
         let found = self.0.iter().find(|one| one.id == id).cloned();
         let brief =
-            found.ok_or_else(|| Problem::not_found("no approval has that number").hint("it may be over"))?;
+            found.ok_or_else(|| Problem::not_found("no such approval").hint("it may have expired"))?;
         let value: Value = serde_json::from_str(&brief.arguments).unwrap_or_default();
         let pretty = format!("{value:#}");
-        let last_time = LastTime {
+        let last_time = PreviousDecision {
             id: "aa11bb22".into(),
             state: "used".into(),
-            decided: DecidedBy { at: ago(33), by: "marta".into(), span: Some("once".into()), reason: None },
+            decided: DecisionInfo {
+                at: ago(33),
+                by: "marta".into(),
+                span: Some("once".into()),
+                reason: None,
+            },
             arguments: TextChange {
                 before: Some(pretty.replace("Lyon", "Nantes")),
                 after: Some(pretty.clone()),
@@ -40,7 +45,7 @@ impl Questions {
             },
             same_definition: true,
         };
-        Ok(ApprovalWhole {
+        Ok(ApprovalDetail {
             arguments_pretty: pretty,
             why: format!("{} says to ask before `{}` runs.", brief.rule, brief.target),
             tool: tools::tools().into_iter().find(|tool| tool.name == brief.target),
@@ -50,28 +55,33 @@ impl Questions {
         })
     }
 
-    pub(crate) fn decide(&mut self, id: &str, decision: Decide, by: Actor) -> Result<Decided, Problem> {
-        let rejects = decision.decision == Verdict::Reject;
+    pub(crate) fn decide(
+        &mut self,
+        id: &str,
+        decision: DecideApproval,
+        by: Actor,
+    ) -> Result<DecisionReceipt, Problem> {
+        let rejects = decision.decision == ApprovalChoice::Reject;
         let one = self.0.iter_mut().find(|one| one.id == id);
-        let one = one.ok_or_else(|| Problem::not_found("no approval has that number"))?;
+        let one = one.ok_or_else(|| Problem::not_found("no such approval"))?;
         if one.digest != decision.digest {
-            return Err(Problem::changed("the call is not the one that was looked at"));
+            return Err(Problem::changed("the call is not the one that you reviewed"));
         }
         let is_as_seen = one.decided.as_ref().map(|decided| decided.at) == decision.seen;
         if !is_as_seen || !(if rejects { one.may_reject } else { one.may_approve }) {
             let problem = Problem::conflict(format!("`{id}` was decided already"));
-            return Err(problem.hint("somebody else was faster"));
+            return Err(problem.hint("another administrator decided first"));
         }
         one.state = if rejects { "rejected" } else { "approved" }.into();
         (one.may_approve, one.may_reject) = (rejects, !rejects);
-        one.decided = Some(DecidedBy {
+        one.decided = Some(DecisionInfo {
             at: Timestamp::now(),
             by: by.name,
             span: (!rejects).then(|| "once".into()),
             reason: decision.reason,
         });
         let verb = if rejects { "may not run" } else { "may run" };
-        Ok(Decided {
+        Ok(DecisionReceipt {
             said: format!("Client `{}` {verb} tool `{}`.", one.client, one.target),
             approval: one.clone(),
             rule_written_to: None,
@@ -144,7 +154,7 @@ fn approvals() -> Vec<ApprovalBrief> {
 
 pub(crate) fn over() -> Vec<ApprovalBrief> {
     let decided = |by: &str, span: Option<&str>, reason: Option<&str>, minutes| {
-        Some(DecidedBy {
+        Some(DecisionInfo {
             at: ago(minutes),
             by: by.into(),
             span: span.map(Into::into),

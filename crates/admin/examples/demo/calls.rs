@@ -5,11 +5,11 @@ use crate::data::ago;
 use jiff::Timestamp;
 use portcullis_admin::desk::*;
 
-pub(crate) fn minutes() -> Vec<Minute> {
+pub(crate) fn minutes() -> Vec<MinuteSummary> {
     (0..60)
         .map(|n: u64| {
             let wave = (n * n * 7 + n * 13) % 29;
-            Minute {
+            MinuteSummary {
                 at: ago(59 - i64::try_from(n).unwrap_or(0)),
                 calls: 18 + wave + if n > 40 { 12 } else { 0 },
                 errors: if n % 11 == 3 { 4 } else { u64::from(n % 7 == 2) },
@@ -20,7 +20,7 @@ pub(crate) fn minutes() -> Vec<Minute> {
         .collect()
 }
 
-pub(crate) fn call(number: u64) -> CallLine {
+pub(crate) fn call(number: u64) -> CallView {
     let (client, target, effect, arguments) = match number % 7 {
         0 => ("laptop", "workspace_read", "read", "{\"path\":\"notes/plan.md\"}"),
         1 => ("research", "web_fetch", "read", "{\"url\":\"https://example.org/long/page\"}"),
@@ -35,7 +35,7 @@ pub(crate) fn call(number: u64) -> CallLine {
         ),
         _ => ("laptop", "workspace_list", "read", "{\"path\":\"notes\"}"),
     };
-    CallLine {
+    CallView {
         call: number,
         at: Timestamp::now(),
         client: client.into(),
@@ -48,14 +48,14 @@ pub(crate) fn call(number: u64) -> CallLine {
     }
 }
 
-pub(crate) fn ended(call: &CallLine) -> CallLine {
+pub(crate) fn ended(call: &CallView) -> CallView {
     let outcome = match call.call % 13 {
         5 => "denied",
         9 => "needs_approval",
         11 => "timeout",
         _ => "ok",
     };
-    let end = CallEnd {
+    let end = CallEnding {
         outcome: outcome.into(),
         decision: Some("allow".into()),
         rule: Some("default-allow".into()),
@@ -63,7 +63,7 @@ pub(crate) fn ended(call: &CallLine) -> CallLine {
         bytes: 512 + call.call % 900,
         duration_us: 800 + (call.call * 7919) % 90_000,
     };
-    CallLine { end: Some(end), ..call.clone() }
+    CallView { end: Some(end), ..call.clone() }
 }
 
 pub(crate) fn records() -> Vec<AuditRecord> {
@@ -96,7 +96,7 @@ pub(crate) fn records() -> Vec<AuditRecord> {
         .collect()
 }
 
-pub(crate) fn story(seq: u64) -> Option<Story> {
+pub(crate) fn story(seq: u64) -> Option<CallHistory> {
     let records = records();
     let end =
         records.iter().find(|one| one.phase == "end" && (one.seq == seq || one.begin == Some(seq))).cloned();
@@ -113,5 +113,5 @@ pub(crate) fn story(seq: u64) -> Option<Story> {
         duration_us: None,
         ..end.clone()
     };
-    Some(Story { records: vec![begin, end], approval: approvals::over().into_iter().next() })
+    Some(CallHistory { records: vec![begin, end], approval: approvals::over().into_iter().next() })
 }

@@ -13,13 +13,13 @@ pub(crate) fn ago(minutes: i64) -> Timestamp {
     Timestamp::now() - SignedDuration::from_mins(minutes)
 }
 
-pub(crate) fn clients() -> Vec<ClientShown> {
+pub(crate) fn clients() -> Vec<ClientView> {
     let one = |name: &str,
                hint: Option<&str>,
                allow: &[&str],
                effects: &[&str],
                expires: Option<i64>,
-               last: Option<i64>| ClientShown {
+               last: Option<i64>| ClientView {
         name: name.into(),
         token_hint: hint.map(Into::into),
         allow: allow.iter().map(|text| (*text).into()).collect(),
@@ -53,15 +53,15 @@ pub(crate) fn clients() -> Vec<ClientShown> {
     ]
 }
 
-pub(crate) fn policy() -> PolicyShown {
-    let rule = |at: usize, line: usize, in_force, rule: RuleText| RuleShown {
+pub(crate) fn policy() -> PolicyView {
+    let rule = |at: usize, line: usize, in_force, rule: RuleText| RuleView {
         name: format!("policy[{at}]"),
         place: Some(format!("portcullis.toml:{line}")),
         rule,
         in_force,
     };
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).into()).collect::<Vec<String>>();
-    PolicyShown {
+    PolicyView {
         version: "3c1d".repeat(16),
         timezone: "Europe/Paris".into(),
         rules: vec![

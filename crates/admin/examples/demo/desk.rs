@@ -1,6 +1,6 @@
-//! An invented hub. What is decided here is remembered until it ends, so that forms do something.
+//! The demo desk. Changes are kept in memory, so that forms work.
 
-use crate::approvals::Questions;
+use crate::approvals::DemoApprovals;
 use crate::scripts::DemoScripts;
 use crate::{calls, data, servers, tools};
 use jiff::Timestamp;
@@ -19,38 +19,38 @@ const CALLS_MAX: usize = 200;
 
 pub(crate) struct DemoDesk {
     started: Timestamp,
-    events: broadcast::Sender<Arc<Event>>,
-    state: Mutex<State>,
+    events: broadcast::Sender<Arc<AdminEvent>>,
+    state: Mutex<DemoState>,
     scripts: DemoScripts,
 }
 
-struct State {
-    questions: Questions,
-    clients: Vec<ClientShown>,
-    secrets: Vec<SecretShown>,
-    policy: PolicyShown,
-    calls: VecDeque<CallLine>,
+struct DemoState {
+    questions: DemoApprovals,
+    clients: Vec<ClientView>,
+    secrets: Vec<SecretView>,
+    policy: PolicyView,
+    calls: VecDeque<CallView>,
 }
 
-fn ready<'a, T: Send + 'a>(answer: Result<T, Problem>) -> Answer<'a, T> {
+fn ready<'a, T: Send + 'a>(answer: Result<T, Problem>) -> DeskFuture<'a, T> {
     Box::pin(std::future::ready(answer))
 }
 
-fn done<'a>(said: impl Into<String>) -> Answer<'a, Done> {
-    ready(Ok(Done { said: said.into() }))
+fn done<'a>(said: impl Into<String>) -> DeskFuture<'a, ActionReceipt> {
+    ready(Ok(ActionReceipt { said: said.into() }))
 }
 
 impl DemoDesk {
     pub(crate) fn new() -> DemoDesk {
-        let secret = |name: &str, grants: &[&str], used| SecretShown {
+        let secret = |name: &str, grants: &[&str], used| SecretView {
             name: name.into(),
             grants: grants.iter().map(|text| (*text).into()).collect(),
             created: data::ago(60 * 24 * 40),
             updated: data::ago(60 * 24 * 3),
             last_used: used,
         };
-        let state = State {
-            questions: Questions::invented(),
+        let state = DemoState {
+            questions: DemoApprovals::invented(),
             clients: data::clients(),
             secrets: vec![
                 secret("GITHUB_TOKEN", &["api.github.com"], Some(data::ago(12))),
@@ -72,7 +72,7 @@ impl DemoDesk {
         let tick = Duration::from_millis(20);
         let mut clock = tokio::time::interval(tick);
         let (mut owed, mut number) = (0.0, 1_000u64);
-        let mut open: VecDeque<CallLine> = VecDeque::new();
+        let mut open: VecDeque<CallView> = VecDeque::new();
         loop {
             clock.tick().await;
             owed += per_second as f64 * tick.as_secs_f64();
@@ -80,13 +80,13 @@ impl DemoDesk {
                 owed -= 1.0;
                 number += 1;
                 let call = calls::call(number);
-                let _ = self.events.send(Arc::new(Event::CallOpened(call.clone())));
+                let _ = self.events.send(Arc::new(AdminEvent::CallOpened(call.clone())));
                 open.push_back(call);
             }
             while open.len() > 2 + usize::try_from(per_second).unwrap_or(0) / 50 {
                 let Some(call) = open.pop_front() else { break };
                 let call = calls::ended(&call);
-                let _ = self.events.send(Arc::new(Event::CallClosed(call.clone())));
+                let _ = self.events.send(Arc::new(AdminEvent::CallClosed(call.clone())));
                 let mut state = self.state();
                 state.calls.push_front(call);
                 state.calls.truncate(CALLS_MAX);
@@ -94,19 +94,19 @@ impl DemoDesk {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DemoState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell_waiting(&self) {
         let waiting = self.state().questions.waiting();
-        let _ = self.events.send(Arc::new(Event::Approvals { waiting }));
+        let _ = self.events.send(Arc::new(AdminEvent::Approvals { waiting }));
     }
 }
 
 impl Desk for DemoDesk {
-    fn overview(&self) -> Answer<'_, Overview> {
-        let part = |name: &str, reason: Option<&str>| PartHealth {
+    fn overview(&self) -> DeskFuture<'_, Overview> {
+        let part = |name: &str, reason: Option<&str>| ComponentHealth {
             name: name.into(),
             works: reason.is_none(),
             reason: reason.map(Into::into),
@@ -130,47 +130,50 @@ impl Desk for DemoDesk {
         }))
     }
 
-    fn recent_calls(&self) -> Answer<'_, RecentCalls> {
+    fn recent_calls(&self) -> DeskFuture<'_, RecentCalls> {
         ready(Ok(RecentCalls { calls: self.state().calls.iter().cloned().collect() }))
     }
 
-    fn listen(&self) -> Listener {
+    fn listen(&self) -> AdminEventStream {
         let heard = futures::stream::unfold(self.events.subscribe(), |mut events| async move {
             let event = match events.recv().await {
-                Ok(event) => Event::clone(&event),
-                Err(broadcast::error::RecvError::Lagged(count)) => Event::Missed { count },
+                Ok(event) => AdminEvent::clone(&event),
+                Err(broadcast::error::RecvError::Lagged(count)) => AdminEvent::Missed { count },
                 Err(broadcast::error::RecvError::Closed) => return None,
             };
             Some((event, events))
         });
-        Listener::new(heard)
+        AdminEventStream::new(heard)
     }
 
-    fn approvals(&self, wanted: WantedApprovals) -> Answer<'_, Approvals> {
-        ready(Ok(Approvals { approvals: self.state().questions.list(wanted.all) }))
+    fn approvals(&self, wanted: ApprovalFilter) -> DeskFuture<'_, ApprovalList> {
+        ready(Ok(ApprovalList { approvals: self.state().questions.list(wanted.all) }))
     }
 
-    fn approval(&self, id: String) -> Answer<'_, ApprovalWhole> {
+    fn approval(&self, id: String) -> DeskFuture<'_, ApprovalDetail> {
         ready(self.state().questions.whole(&id))
     }
 
-    fn decide(&self, id: String, decision: Decide, by: Actor) -> Answer<'_, Decided> {
+    fn decide(&self, id: String, decision: DecideApproval, by: Actor) -> DeskFuture<'_, DecisionReceipt> {
         let decided = self.state().questions.decide(&id, decision, by);
         self.tell_waiting();
         ready(decided)
     }
 
-    fn clients(&self) -> Answer<'_, Clients> {
-        ready(Ok(Clients { url: "http://127.0.0.1:3000/mcp".into(), clients: self.state().clients.clone() }))
+    fn clients(&self) -> DeskFuture<'_, ClientList> {
+        ready(Ok(ClientList {
+            url: "http://127.0.0.1:3000/mcp".into(),
+            clients: self.state().clients.clone(),
+        }))
     }
 
-    fn add_client(&self, new: AddClient, _: Actor) -> Answer<'_, Showing<ClientMade>> {
+    fn add_client(&self, new: AddClient, _: Actor) -> DeskFuture<'_, OneTimeReveal<CreatedClient>> {
         let mut state = self.state();
         if new.name.is_empty() || state.clients.iter().any(|one| one.name == new.name) {
-            return ready(Err(Problem::conflict(format!("there is a client `{}` already", new.name))
-                .hint("take another name")));
+            return ready(Err(Problem::conflict(format!("client `{}` already exists", new.name))
+                .hint("choose another name")));
         }
-        let client = ClientShown {
+        let client = ClientView {
             name: new.name,
             token_hint: Some("pcl_demo".into()),
             allow: new.allow,
@@ -193,16 +196,16 @@ impl Desk for DemoDesk {
                 json!({ "mcpServers": { "portcullis": { "url": "http://127.0.0.1:3000/mcp", "headers": { "Authorization": format!("Bearer {SHOWN_HERE}") } } } })
             ),
         };
-        let answer = ClientMade {
+        let answer = CreatedClient {
             client,
             token: SHOWN_HERE.into(),
             url: "http://127.0.0.1:3000/mcp".into(),
             snippets: vec![snippet],
         };
-        ready(Ok(Showing { answer, shown: Secret::new("pcl_demo_d0n0tus3".into()) }))
+        ready(Ok(OneTimeReveal { answer, shown: Secret::new("pcl_demo_d0n0tus3".into()) }))
     }
 
-    fn change_client(&self, name: String, change: ChangeClient, _: Actor) -> Answer<'_, ClientShown> {
+    fn change_client(&self, name: String, change: ChangeClient, _: Actor) -> DeskFuture<'_, ClientView> {
         let mut state = self.state();
         ready(match state.clients.iter_mut().find(|one| one.name == name) {
             Some(client) => {
@@ -214,22 +217,21 @@ impl Desk for DemoDesk {
         })
     }
 
-    fn revoke_client(&self, name: String, _: Actor) -> Answer<'_, Done> {
+    fn revoke_client(&self, name: String, _: Actor) -> DeskFuture<'_, ActionReceipt> {
         self.state().clients.retain(|one| one.name != name);
-        done(format!("Client `{name}` is refused from its next request on."))
+        done(format!("Revoked client `{name}`."))
     }
 
-    fn secrets(&self) -> Answer<'_, Secrets> {
-        ready(Ok(Secrets { secrets: self.state().secrets.clone() }))
+    fn secrets(&self) -> DeskFuture<'_, SecretList> {
+        ready(Ok(SecretList { secrets: self.state().secrets.clone() }))
     }
 
-    fn set_secret(&self, name: String, new: SetSecret, _: Actor) -> Answer<'_, SecretShown> {
+    fn set_secret(&self, name: String, new: SetSecret, _: Actor) -> DeskFuture<'_, SecretView> {
         if new.value.0.expose().len() < 8 {
-            return ready(Err(
-                Problem::invalid("the value has less than 8 bytes").hint("a shorter one could not be masked")
-            ));
+            return ready(Err(Problem::invalid("the value is shorter than 8 bytes")
+                .hint("a shorter value cannot be redacted")));
         }
-        let shown = SecretShown {
+        let shown = SecretView {
             name,
             grants: new.grants.unwrap_or_default(),
             created: Timestamp::now(),
@@ -242,7 +244,7 @@ impl Desk for DemoDesk {
         ready(Ok(shown))
     }
 
-    fn grant_secret(&self, name: String, grants: GrantSecret, _: Actor) -> Answer<'_, SecretShown> {
+    fn grant_secret(&self, name: String, grants: GrantSecret, _: Actor) -> DeskFuture<'_, SecretView> {
         let mut state = self.state();
         ready(match state.secrets.iter_mut().find(|one| one.name == name) {
             Some(secret) => {
@@ -253,78 +255,78 @@ impl Desk for DemoDesk {
         })
     }
 
-    fn remove_secret(&self, name: String, _: Actor) -> Answer<'_, Done> {
+    fn remove_secret(&self, name: String, _: Actor) -> DeskFuture<'_, ActionReceipt> {
         self.state().secrets.retain(|one| one.name != name);
-        done(format!("Secret `{name}` is removed."))
+        done(format!("Removed secret `{name}`."))
     }
 
-    fn servers(&self) -> Answer<'_, Servers> {
-        ready(Ok(Servers { servers: servers::servers() }))
+    fn servers(&self) -> DeskFuture<'_, ServerList> {
+        ready(Ok(ServerList { servers: servers::servers() }))
     }
 
-    fn server(&self, name: String) -> Answer<'_, ServerWhole> {
-        ready(servers::server(&name).ok_or_else(|| Problem::not_found("no server has that name")))
+    fn server(&self, name: String) -> DeskFuture<'_, ServerDetail> {
+        ready(servers::server(&name).ok_or_else(|| Problem::not_found("no such server")))
     }
 
-    fn look_at_server(&self, name: String, _: Actor) -> Answer<'_, ServerWhole> {
+    fn probe_server(&self, name: String, _: Actor) -> DeskFuture<'_, ServerDetail> {
         self.server(name)
     }
 
-    fn trust_server(&self, name: String, _: TrustServer, _: Actor) -> Answer<'_, Done> {
-        done(format!("Server `{name}` is trusted as it is. What changes waits until you look again."))
+    fn trust_server(&self, name: String, _: TrustServer, _: Actor) -> DeskFuture<'_, ActionReceipt> {
+        done(format!("Server `{name}` is trusted. Later changes need review."))
     }
 
-    fn distrust_server(&self, name: String, _: Actor) -> Answer<'_, Done> {
-        done(format!("Server `{name}` is not trusted any more."))
+    fn distrust_server(&self, name: String, _: Actor) -> DeskFuture<'_, ActionReceipt> {
+        done(format!("Revoked trust in `{name}`."))
     }
 
-    fn switch_server(&self, name: String, switch: SwitchServer, _: Actor) -> Answer<'_, Done> {
-        done(format!("Server `{name}` is switched {}.", if switch.enabled { "on" } else { "off" }))
+    fn switch_server(&self, name: String, switch: SwitchServer, _: Actor) -> DeskFuture<'_, ActionReceipt> {
+        done(format!("{} server `{name}`.", if switch.enabled { "Enabled" } else { "Disabled" }))
     }
 
-    fn restart_server(&self, name: String, _: Actor) -> Answer<'_, Done> {
-        done(format!("Server `{name}` starts again."))
+    fn restart_server(&self, name: String, _: Actor) -> DeskFuture<'_, ActionReceipt> {
+        done(format!("Restarting server `{name}`."))
     }
 
-    fn add_server(&self, new: AddServer, _: Actor) -> Answer<'_, Done> {
+    fn add_server(&self, new: AddServer, _: Actor) -> DeskFuture<'_, ActionReceipt> {
         if new.command.is_none() == new.url.is_none() {
-            return ready(Err(Problem::invalid("a server has a command or a URL, and not both")));
+            return ready(Err(Problem::invalid("set either a command or a URL")));
         }
-        done(format!("Server `{}` is written into portcullis.toml.", new.name))
+        done(format!("Added server `{}` to portcullis.toml.", new.name))
     }
 
-    fn remove_server(&self, name: String, _: Actor) -> Answer<'_, Done> {
-        done(format!("Server `{name}` is removed."))
+    fn remove_server(&self, name: String, _: Actor) -> DeskFuture<'_, ActionReceipt> {
+        done(format!("Removed server `{name}`."))
     }
 
-    fn importable(&self, _: ImportFrom) -> Answer<'_, Importable> {
+    fn importable(&self, _: ImportSource) -> DeskFuture<'_, ImportPreview> {
         ready(Ok(servers::importable()))
     }
 
-    fn import_servers(&self, _: ImportServers, _: Actor) -> Answer<'_, Importable> {
-        ready(Ok(Importable { files: Vec::new(), written_to: Some("portcullis.toml".into()) }))
+    fn import_servers(&self, _: ImportServers, _: Actor) -> DeskFuture<'_, ImportPreview> {
+        ready(Ok(ImportPreview { files: Vec::new(), written_to: Some("portcullis.toml".into()) }))
     }
 
-    fn sign_in_to_server(&self, _: String, _: Actor) -> Answer<'_, Showing<SignInPage>> {
-        ready(Ok(Showing {
-            answer: SignInPage { url: SHOWN_HERE.into() },
+    fn sign_in_to_server(&self, _: String, _: Actor) -> DeskFuture<'_, OneTimeReveal<ServerLoginUrl>> {
+        ready(Ok(OneTimeReveal {
+            answer: ServerLoginUrl { url: SHOWN_HERE.into() },
             shown: Secret::new("https://login.drive.example/authorize?state=x".into()),
         }))
     }
 
-    fn tools(&self) -> Answer<'_, Tools> {
-        ready(Ok(Tools { tools: tools::tools() }))
+    fn tools(&self) -> DeskFuture<'_, ToolList> {
+        ready(Ok(ToolList { tools: tools::tools() }))
     }
 
-    fn tool(&self, name: String) -> Answer<'_, ToolShown> {
+    fn tool(&self, name: String) -> DeskFuture<'_, ToolDetail> {
         let found = tools::tools().into_iter().find(|tool| tool.name == name);
-        ready(found.ok_or_else(|| Problem::not_found("no tool has that name")))
+        ready(found.ok_or_else(|| Problem::not_found("no such tool")))
     }
 
-    fn try_tool(&self, name: String, arguments: TryTool, _: Actor) -> Answer<'_, Tried> {
+    fn try_tool(&self, name: String, arguments: TryTool, _: Actor) -> DeskFuture<'_, TryToolResult> {
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": name, "arguments": arguments.arguments } });
         let reply = json!({ "jsonrpc": "2.0", "id": 1, "result": { "content": [{ "type": "text", "text": data::HOSTILE }] } });
-        ready(Ok(Tried {
+        ready(Ok(TryToolResult {
             call: 5_001,
             request,
             reply,
@@ -336,11 +338,11 @@ impl Desk for DemoDesk {
         }))
     }
 
-    fn policy(&self) -> Answer<'_, PolicyShown> {
+    fn policy(&self) -> DeskFuture<'_, PolicyView> {
         ready(Ok(self.state().policy.clone()))
     }
 
-    fn test_policy(&self, question: TestPolicy) -> Answer<'_, PolicyAnswer> {
+    fn test_policy(&self, question: TestPolicy) -> DeskFuture<'_, PolicyExplanation> {
         let step = |rule: &str, matches, why: &str| PolicyStep {
             rule: rule.into(),
             place: None,
@@ -348,11 +350,11 @@ impl Desk for DemoDesk {
             why: why.into(),
         };
         let decision = if question.tool == "workspace_write" { "ask" } else { "allow" };
-        ready(Ok(PolicyAnswer {
+        ready(Ok(PolicyExplanation {
             decision: decision.into(),
             rule: if decision == "ask" { "policy[0]" } else { "default-allow" }.into(),
             place: Some("portcullis.toml:12".into()),
-            why: format!("`{}` may call `{}` if a person says so.", question.client, question.tool),
+            why: format!("`{}` may call `{}` after approval.", question.client, question.tool),
             steps: vec![
                 step("policy[0]", decision == "ask", "tools and clients match"),
                 step("policy[1]", false, "it is not between 22:00 and 06:00"),
@@ -362,32 +364,32 @@ impl Desk for DemoDesk {
         }))
     }
 
-    fn add_rule(&self, rule: AddRule, _: Actor) -> Answer<'_, PolicyShown> {
+    fn add_rule(&self, rule: AddRule, _: Actor) -> DeskFuture<'_, PolicyView> {
         let mut state = self.state();
         let name = format!("policy[{}]", state.policy.rules.len());
-        state.policy.rules.push(RuleShown { name, place: None, rule: rule.rule, in_force: true });
+        state.policy.rules.push(RuleView { name, place: None, rule: rule.rule, in_force: true });
         ready(Ok(state.policy.clone()))
     }
 
-    fn remove_rule(&self, rule: RemoveRule, _: Actor) -> Answer<'_, PolicyShown> {
+    fn remove_rule(&self, rule: RemoveRule, _: Actor) -> DeskFuture<'_, PolicyView> {
         let mut state = self.state();
         if rule.at >= state.policy.rules.len() {
-            return ready(Err(Problem::not_found("there is no such rule")));
+            return ready(Err(Problem::not_found("no such rule")));
         }
         state.policy.rules.remove(rule.at);
         ready(Ok(state.policy.clone()))
     }
 
-    fn move_rule(&self, rule: MoveRule, _: Actor) -> Answer<'_, PolicyShown> {
+    fn move_rule(&self, rule: MoveRule, _: Actor) -> DeskFuture<'_, PolicyView> {
         let mut state = self.state();
         if rule.from.max(rule.to) >= state.policy.rules.len() {
-            return ready(Err(Problem::not_found("there is no such rule")));
+            return ready(Err(Problem::not_found("no such rule")));
         }
         state.policy.rules.swap(rule.from, rule.to);
         ready(Ok(state.policy.clone()))
     }
 
-    fn search_audit(&self, search: SearchAudit) -> Answer<'_, AuditPage> {
+    fn search_audit(&self, search: SearchAudit) -> DeskFuture<'_, AuditPage> {
         let text = search.text.unwrap_or_default().to_lowercase();
         let is_like = |record: &AuditRecord| format!("{record:?}").to_lowercase().contains(&text);
         let records: Vec<_> = calls::records().into_iter().filter(is_like).collect();
@@ -399,12 +401,12 @@ impl Desk for DemoDesk {
         }))
     }
 
-    fn story(&self, seq: u64) -> Answer<'_, Story> {
-        ready(calls::story(seq).ok_or_else(|| Problem::not_found("no record has that number")))
+    fn call_history(&self, seq: u64) -> DeskFuture<'_, CallHistory> {
+        ready(calls::story(seq).ok_or_else(|| Problem::not_found("no such record")))
     }
 
-    fn verify_audit(&self) -> Answer<'_, AuditVerified> {
-        ready(Ok(AuditVerified {
+    fn verify_audit(&self) -> DeskFuture<'_, AuditVerification> {
+        ready(Ok(AuditVerification {
             intact: true,
             checked: Timestamp::now(),
             records: 10_240,
@@ -414,8 +416,8 @@ impl Desk for DemoDesk {
         }))
     }
 
-    fn settings(&self) -> Answer<'_, Settings> {
-        ready(Ok(Settings {
+    fn settings(&self) -> DeskFuture<'_, SettingsView> {
+        ready(Ok(SettingsView {
             file: Some("~/.local/share/portcullis/portcullis.toml".into()),
             home: "~/.local/share/portcullis".into(),
             written: json!({ "http": { "port": 3000 }, "vault": { "path": "~/Notes", "git_repo": "git@example.com:me/notes.git" }, "policy": [{ "tools": ["workspace_write"], "decision": "ask" }] }),

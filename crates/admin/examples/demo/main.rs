@@ -1,4 +1,4 @@
-//! The page with an invented hub behind it, to look at and to change: `cargo run -p portcullis-admin --example demo`.
+//! The admin page with demo data, for page development: `cargo run -p portcullis-admin --example demo`.
 //!
 //! It prints the link with which to begin. `DEMO_PORT` chooses the port, `DEMO_CALLS_PER_SECOND` how much happens. Browser
 //! tests use it for what a real hub cannot be made to show at will.
@@ -15,9 +15,9 @@ mod tools;
 
 use desk::DemoDesk;
 use portcullis_admin::sign_in::SignIn;
-use portcullis_admin::{App, Counter, routes};
+use portcullis_admin::{AdminApp, RedactedDesk, routes};
 use portcullis_core::{Scrub, SystemClock};
-use portcullis_store::admins::Admins;
+use portcullis_store::admins::AdminStore;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::error::Error;
@@ -47,13 +47,14 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    let admins = Arc::new(Admins::open(folder.path(), Arc::new(SystemClock)));
+    let admins =
+        Arc::new(AdminStore::open(&portcullis_store::open(folder.path(), &[])?, Arc::new(SystemClock)));
     let link = admins.make_link()?;
     let listener = TcpListener::bind(("127.0.0.1", u16::try_from(number("DEMO_PORT", 0))?)).await?;
     let desk = Arc::new(DemoDesk::new());
     tokio::spawn(desk.clone().live(number("DEMO_CALLS_PER_SECOND", 2)));
-    let app = App {
-        counter: Counter::new(desk, Arc::new(NothingToHide)),
+    let app = AdminApp {
+        counter: RedactedDesk::new(desk, Arc::new(NothingToHide)),
         sign_in: Arc::new(SignIn::new(admins, Arc::new(SystemClock))),
         closing: CancellationToken::new(),
     };

@@ -10,9 +10,9 @@ const REPORT: &str = "# @description Sums up yesterday's tickets and writes them
 
 pub(crate) struct DemoScripts;
 
-fn capabilities(secrets: &[&str], hosts: &[&str], tools: &[&str]) -> Capabilities {
+fn capabilities(secrets: &[&str], hosts: &[&str], tools: &[&str]) -> ScriptGrants {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).into()).collect();
-    Capabilities { secrets: texts(secrets), hosts: texts(hosts), tools: texts(tools) }
+    ScriptGrants { secrets: texts(secrets), hosts: texts(hosts), tools: texts(tools) }
 }
 
 fn brief(name: &str, state: &str) -> ScriptBrief {
@@ -30,7 +30,7 @@ fn brief(name: &str, state: &str) -> ScriptBrief {
         author: Some("marta".into()),
         version: Some("1.2".into()),
         wanted: capabilities(&["TICKETS_TOKEN"], &["tickets.example"], &["memory_write"]),
-        granted: if state == "pending" { Capabilities::default() } else { had },
+        granted: if state == "pending" { ScriptGrants::default() } else { had },
         proposed_by: (state == "pending").then(|| "research".into()),
         decided_by: (state != "pending").then(|| "marta".into()),
         decided_at: (state != "pending").then(|| ago(60 * 24 * 5)),
@@ -43,23 +43,20 @@ fn all() -> Vec<ScriptBrief> {
     vec![brief("weekly.star", "approved"), brief("report.star", "changed"), brief("cleanup.star", "pending")]
 }
 
-fn ready<'a, T: Send + 'a>(answer: Result<T, Problem>) -> Answer<'a, T> {
+fn ready<'a, T: Send + 'a>(answer: Result<T, Problem>) -> DeskFuture<'a, T> {
     Box::pin(std::future::ready(answer))
 }
 
 fn find(name: &str) -> Result<ScriptBrief, Problem> {
-    all()
-        .into_iter()
-        .find(|one| one.name == name)
-        .ok_or_else(|| Problem::not_found("no script has that name"))
+    all().into_iter().find(|one| one.name == name).ok_or_else(|| Problem::not_found("no such script"))
 }
 
 impl ScriptDesk for DemoScripts {
-    fn list(&self) -> Answer<'_, Scripts> {
-        ready(Ok(Scripts { scripts: all() }))
+    fn list(&self) -> DeskFuture<'_, ScriptList> {
+        ready(Ok(ScriptList { scripts: all() }))
     }
 
-    fn whole(&self, name: String) -> Answer<'_, ScriptWhole> {
+    fn detail(&self, name: String) -> DeskFuture<'_, ScriptDetail> {
         ready(find(&name).map(|brief| {
             let changed = brief.state == "changed";
             let before = REPORT
@@ -68,7 +65,7 @@ impl ScriptDesk for DemoScripts {
                 .replace("since=1d", "since=7d");
             let text =
                 if brief.state == "pending" { format!("{REPORT}# {HOSTILE}\n") } else { REPORT.into() };
-            ScriptWhole {
+            ScriptDetail {
                 change: changed.then(|| TextChange {
                     before: Some(before),
                     after: Some(text.clone()),
@@ -77,9 +74,9 @@ impl ScriptDesk for DemoScripts {
                 capabilities_added: if changed {
                     capabilities(&[], &[], &["memory_write"])
                 } else {
-                    Capabilities::default()
+                    ScriptGrants::default()
                 },
-                capabilities_removed: Capabilities::default(),
+                capabilities_removed: ScriptGrants::default(),
                 problem: None,
                 versions: vec![
                     ScriptVersion {
@@ -117,37 +114,37 @@ impl ScriptDesk for DemoScripts {
         }))
     }
 
-    fn version(&self, _: String, sha256: String) -> Answer<'_, ScriptText> {
+    fn version(&self, _: String, sha256: String) -> DeskFuture<'_, ScriptText> {
         ready(Ok(ScriptText { sha256, text: REPORT.replace("1.2", "1.1") }))
     }
 
-    fn approve(&self, name: String, _: ApproveScript, _: Actor) -> Answer<'_, ScriptBrief> {
+    fn approve(&self, name: String, _: ApproveScript, _: Actor) -> DeskFuture<'_, ScriptBrief> {
         ready(find(&name))
     }
 
-    fn reject(&self, name: String, _: RejectScript, _: Actor) -> Answer<'_, ScriptBrief> {
+    fn reject(&self, name: String, _: RejectScript, _: Actor) -> DeskFuture<'_, ScriptBrief> {
         ready(find(&name))
     }
 
-    fn save(&self, name: String, _: SaveScript, _: Actor) -> Answer<'_, ScriptBrief> {
+    fn save(&self, name: String, _: SaveScript, _: Actor) -> DeskFuture<'_, ScriptBrief> {
         ready(if name.ends_with(".star") && !name.contains('/') {
             Ok(brief(&name, "pending"))
         } else {
-            Err(Problem::invalid("a script is named like report.star"))
+            Err(Problem::invalid("invalid script name: expected a name like report.star"))
         })
     }
 
-    fn restore(&self, name: String, _: RestoreScript, _: Actor) -> Answer<'_, ScriptBrief> {
+    fn restore(&self, name: String, _: RestoreScript, _: Actor) -> DeskFuture<'_, ScriptBrief> {
         ready(find(&name))
     }
 
-    fn remove(&self, name: String, _: Actor) -> Answer<'_, Done> {
-        ready(Ok(Done { said: format!("Script `{name}` is removed.") }))
+    fn remove(&self, name: String, _: Actor) -> DeskFuture<'_, ActionReceipt> {
+        ready(Ok(ActionReceipt { said: format!("Removed script `{name}`.") }))
     }
 
-    fn dry_run(&self, run: DryRun, _: Actor) -> Answer<'_, DryRan> {
+    fn dry_run(&self, run: DryRun, _: Actor) -> DeskFuture<'_, DryRunResult> {
         let value = json!({ "lines": run.text.lines().count() });
-        ready(Ok(DryRan {
+        ready(Ok(DryRunResult {
             value: Some(value),
             printed: format!("ran at {}\n", Timestamp::UNIX_EPOCH),
             problem: None,

@@ -13,15 +13,15 @@ pub(crate) fn briefs() -> Vec<ServerBrief> {
         brief("git", "connected", None, 12, 0),
         brief("tickets", "connected", None, 7, 2),
         brief("calculator", "connected", None, 1, 1),
-        brief("drive", "needs_auth", Some("the server wants somebody to sign in"), 0, 0),
+        brief("drive", "needs_auth", Some("login required"), 0, 0),
         brief("search", "failed", Some("the program ended with exit code 1, 3 times in a row"), 0, 0),
     ]
 }
 
-pub(crate) fn servers() -> Vec<ServerShown> {
+pub(crate) fn servers() -> Vec<ServerView> {
     let shown = |brief: ServerBrief| {
         let trusted = !matches!(brief.name.as_str(), "calculator" | "drive");
-        ServerShown {
+        ServerView {
             reached_by: match brief.name.as_str() {
                 "drive" => "https://mcp.drive.example/mcp".into(),
                 name => format!("uvx mcp-server-{name} --quiet"),
@@ -44,7 +44,7 @@ pub(crate) fn servers() -> Vec<ServerShown> {
             },
             dropped: Vec::new(),
             waiting_for: Vec::new(),
-            trusted: trusted.then(|| TrustedShown { since: ago(60 * 24 * 9), by: "marta".into() }),
+            trusted: trusted.then(|| TrustInfo { since: ago(60 * 24 * 9), by: "marta".into() }),
             always_trusted: false,
             may_sign_in: brief.name == "drive",
             brief,
@@ -53,9 +53,9 @@ pub(crate) fn servers() -> Vec<ServerShown> {
     briefs().into_iter().map(shown).collect()
 }
 
-pub(crate) fn server(name: &str) -> Option<ServerWhole> {
+pub(crate) fn server(name: &str) -> Option<ServerDetail> {
     let server = servers().into_iter().find(|server| server.brief.name == name)?;
-    let definition = |name: &str, description: &str, standing: &str| DefinitionShown {
+    let definition = |name: &str, description: &str, standing: &str| DefinitionView {
         kind: "tool".into(),
         own_name: name.into(),
         description: description.into(),
@@ -99,7 +99,7 @@ pub(crate) fn server(name: &str) -> Option<ServerWhole> {
         _ => (vec![definition("git_commit", "Records changes to the repository.", "trusted"), definition("git_diff", "Shows differences between branches or commits.", "trusted")], Vec::new()),
     };
     let is_known = server.brief.status == "connected";
-    Some(ServerWhole {
+    Some(ServerDetail {
         runs_with: vec!["in /srv/tickets".into(), "with TICKETS_TOKEN = secret:TICKETS_TOKEN".into()],
         instructions: is_known.then(|| "Ask before you close a ticket.".into()),
         definitions: if is_known { definitions } else { Vec::new() },
@@ -110,15 +110,15 @@ pub(crate) fn server(name: &str) -> Option<ServerWhole> {
 }
 
 /// What the file of another program has.
-pub(crate) fn importable() -> Importable {
+pub(crate) fn importable() -> ImportPreview {
     let server = ImportableServer { name: "files".into(), own_name: "Files".into(), entry: "[mcp.files]\ncommand = \"npx\"\nargs = [\"-y\", \"files-server\"]\nenv = { TOKEN = \"secret:FILES_TOKEN\" }\n".into(), secrets: vec!["FILES_TOKEN".into()], notes: Vec::new() };
-    Importable {
+    ImportPreview {
         files: vec![ImportableFile {
             path: "~/.cursor/mcp.json".into(),
             servers: vec![server],
             skipped: vec![NamedReason {
                 name: "old".into(),
-                why: "it has neither a command nor an address".into(),
+                why: "it has neither a command nor a URL".into(),
             }],
         }],
         written_to: None,

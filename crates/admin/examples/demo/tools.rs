@@ -4,10 +4,10 @@ use crate::data::HOSTILE;
 use portcullis_admin::desk::*;
 use serde_json::json;
 
-pub(crate) fn tools() -> Vec<ToolShown> {
+pub(crate) fn tools() -> Vec<ToolDetail> {
     let tool =
         |name: &str, title: &str, description: &str, effect: &str, reach: &str, provider: &str, schema| {
-            ToolShown {
+            ToolDetail {
                 name: name.into(),
                 title: title.into(),
                 description: description.into(),

@@ -1,11 +1,11 @@
-//! `/api/v1/events`: what happens, as it happens.
+//! `/api/v1/events`: server-sent events.
 
-use super::route::{self, Ask};
-use crate::App;
+use super::route::{self, ApiRequest};
+use crate::AdminApp;
 use crate::api::refusal;
-use crate::clean::{Clean, Listening};
-use crate::desk::Event;
-use crate::problem::{Code, Problem};
+use crate::desk::AdminEvent;
+use crate::problem::{Problem, ProblemCode};
+use crate::redacted_desk::{RedactedEventStream, RedactedValue};
 use crate::sign_in::SignIn;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -18,24 +18,24 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 
-/// How many pages may watch at once.
+/// Concurrent streams.
 const STREAMS_MAX: usize = 64;
-/// How many events are sent together, where so many have happened.
+/// Events coalesced into one chunk.
 const TOGETHER_MAX: usize = 200;
-/// How often a stream without events says that it is there, and looks whether its session still is.
+/// Keep-alive interval of an idle stream; the session is checked again at the same time.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// The streams that are open.
-pub(super) struct Streams(Arc<Semaphore>);
+/// Limits open streams.
+pub(super) struct StreamSlots(Arc<Semaphore>);
 
-impl Default for Streams {
-    fn default() -> Streams {
-        Streams(Arc::new(Semaphore::new(STREAMS_MAX)))
+impl Default for StreamSlots {
+    fn default() -> StreamSlots {
+        StreamSlots(Arc::new(Semaphore::new(STREAMS_MAX)))
     }
 }
 
-struct Watching {
-    listening: Listening,
+struct ApiEventStream {
+    listening: RedactedEventStream,
     sign_in: Arc<SignIn>,
     headers: HeaderMap,
     closing: CancellationToken,
@@ -43,12 +43,13 @@ struct Watching {
     _place: OwnedSemaphorePermit,
 }
 
-pub(super) fn stream(streams: &Streams, app: &App, ask: Ask) -> Response {
+pub(super) fn stream(streams: &StreamSlots, app: &AdminApp, ask: ApiRequest) -> Response {
     let Ok(place) = streams.0.clone().try_acquire_owned() else {
-        let problem = Problem::new(Code::TooMany, format!("{STREAMS_MAX} pages watch already"));
-        return refusal(problem.hint("close some of them"));
+        let problem =
+            Problem::new(ProblemCode::TooMany, format!("too many event streams: the limit is {STREAMS_MAX}"));
+        return refusal(problem.hint("close some and retry"));
     };
-    let watching = Watching {
+    let watching = ApiEventStream {
         listening: app.counter.listen(),
         sign_in: app.sign_in.clone(),
         headers: ask.headers,
@@ -63,19 +64,19 @@ pub(super) fn stream(streams: &Streams, app: &App, ask: Ask) -> Response {
     let mut response = Response::new(Body::from_stream(chunks));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    // Proxies that buffer would hold everything back.
+    // Keeps proxies from buffering the stream.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-impl Watching {
-    /// Returns what is to be sent next; `None` when the stream ends.
+impl ApiEventStream {
+    /// Returns the next chunk; `None` at the end of the stream.
     async fn next(&mut self) -> Option<Bytes> {
         tokio::select! {
             () = self.closing.cancelled() => None,
             _ = self.look.tick() => {
-                // Looking is no activity: a page that is left open must not keep its session.
-                self.sign_in.still_knows(&self.headers).then(|| Bytes::from_static(b": here\n\n"))
+                // Checked without extending: a page left open must not keep its session alive.
+                self.sign_in.is_session_valid(&self.headers).then(|| Bytes::from_static(b": here\n\n"))
             }
             event = self.listening.next() => {
                 let mut text = written(&event?);
@@ -89,8 +90,8 @@ impl Watching {
     }
 }
 
-fn written(event: &Clean<Event>) -> String {
-    // JSON has no line ends, so one line of data is enough.
-    let data = route::written(&**event).unwrap_or_default();
+fn written(event: &RedactedValue<AdminEvent>) -> String {
+    // Compact JSON has no line breaks, so one `data:` line is enough.
+    let data = route::to_visible_json(&**event).unwrap_or_default();
     format!("event: {}\ndata: {data}\n\n", event.name())
 }

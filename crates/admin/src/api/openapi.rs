@@ -1,6 +1,6 @@
-//! The OpenAPI document, made from the table of routes.
+//! The OpenAPI document, generated from the route table.
 
-use super::route::{Access, Input, Route, Work};
+use super::route::{InputSource, Route, RouteAccess, RouteKind};
 use super::{ROOT, table};
 use crate::problem::Problem;
 use crate::sign_in::{COOKIE, CSRF_HEADER};
@@ -9,7 +9,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// Returns the document. It holds the routes of scripts too, which a hub without scripts does not have.
+/// Returns the document. It includes the script routes, which a hub without scripts does not serve.
 pub fn document() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|s| s.definitions_path = "/components/schemas".into());
     let mut generator = settings.into_generator();
@@ -25,8 +25,8 @@ pub fn document() -> Value {
         "info": {
             "title": "Portcullis admin API",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Everything the admin page does. Sign in first; what changes something also sends `x-csrf-token`, \
-                as `GET /api/v1/session` tells it.",
+            "description": "Everything the admin page does. Sign in first. Requests that change state also send `x-csrf-token`, \
+                the `csrf` value of `GET /api/v1/session`.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "security": [{ "session": [] }],
@@ -42,22 +42,22 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -
     let mut parameters: Vec<Value> = in_path(route.path)
         .map(|name| json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" } }))
         .collect();
-    if route.method != Method::GET && route.access == Access::Session {
+    if route.method != Method::GET && route.access == RouteAccess::Session {
         parameters.push(
             json!({ "name": CSRF_HEADER, "in": "header", "required": true, "schema": { "type": "string" } }),
         );
     }
     let mut body = None;
     match &route.input {
-        Input::Query(schema) => parameters.extend(in_query(schema(generator), generator)),
-        Input::Body(schema) => {
+        InputSource::Query(schema) => parameters.extend(in_query(schema(generator), generator)),
+        InputSource::Body(schema) => {
             let content = json!({ "application/json": { "schema": schema(generator) } });
             body = Some(json!({ "required": true, "content": content }));
         }
     }
     let kind = match route.work {
-        Work::Json(_) => "application/json",
-        Work::Events => "text/event-stream",
+        RouteKind::Json(_) => "application/json",
+        RouteKind::Events => "text/event-stream",
     };
     let output = (route.output)(generator);
     let mut operation = json!({
@@ -65,9 +65,9 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -
         "summary": route.what,
         "parameters": parameters,
         "responses": {
-            "200": { "description": "Done", "content": { kind: { "schema": output } } },
+            "200": { "description": "Success", "content": { kind: { "schema": output } } },
             "default": {
-                "description": "Why it was not done",
+                "description": "Error",
                 "content": { "application/json": { "schema": problem } },
             },
         },
@@ -75,13 +75,13 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Schema) -
     if let Some(body) = body {
         operation["requestBody"] = body;
     }
-    if route.access == Access::Anyone {
+    if route.access == RouteAccess::Anyone {
         operation["security"] = json!([]);
     }
     operation
 }
 
-/// Returns the name of an operation: `get_approvals_id`.
+/// Returns the operation ID, such as `get_approvals_id`.
 fn id(route: &Route) -> String {
     let path = route.path.replace(['{', '}'], "").replace(['/', '-', '.'], "_");
     format!("{}{path}", route.method.as_str().to_ascii_lowercase())
@@ -91,7 +91,7 @@ fn in_path(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// Returns the fields of what is given as parameters of the query.
+/// Returns the query parameters of an input type.
 fn in_query(schema: Schema, generator: &SchemaGenerator) -> Vec<Value> {
     let schema = schema.to_value();
     let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
@@ -132,9 +132,9 @@ mod tests {
         let routes = table::routes();
         let ids: BTreeSet<String> = routes.iter().map(id).collect();
         assert_eq!(ids.len(), routes.len());
-        // What is only taken in never comes out: no answer has a place for a value.
+        // Write-only: no response type has a field for a value.
         let schemas = document["components"]["schemas"].as_object().unwrap();
         let holds = |name: &str| schemas[name].to_string().contains("SecretValue");
-        assert!(holds("SetSecret") && !holds("SecretShown") && !holds("Secrets"));
+        assert!(holds("SetSecret") && !holds("SecretView") && !holds("SecretList"));
     }
 }

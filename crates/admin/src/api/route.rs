@@ -1,9 +1,9 @@
-//! What a route is.
+//! Route definitions: method, path, access, input and output types, handler.
 
-use crate::clean::{Asked, Clean, Counter};
 use crate::desk::Actor;
 use crate::problem::Problem;
-use crate::sign_in::{Session, SignIn, Visitor};
+use crate::redacted_desk::{DeskResult, RedactedDesk, RedactedValue};
+use crate::sign_in::{AdminSession, SignIn, Visitor};
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use portcullis_core::{BoxFuture, json};
@@ -13,31 +13,31 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-/// Who may come.
+/// Access to a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Access {
-    /// Whoever has a session.
+pub(super) enum RouteAccess {
+    /// Needs a session.
     Session,
-    /// Anyone: this is how a session is got.
+    /// Public: used to obtain a session.
     Anyone,
 }
 
-/// What a request brings.
-pub(super) struct Ask {
-    pub(super) counter: Counter,
+/// An admitted request.
+pub(super) struct ApiRequest {
+    pub(super) counter: RedactedDesk,
     pub(super) sign_in: Arc<SignIn>,
     pub(super) visitor: Visitor,
     pub(super) params: Vec<(String, String)>,
     pub(super) query: String,
-    /// There wherever the route needs one.
-    pub(super) session: Option<Session>,
-    /// A cookie that goes with the answer.
+    /// Present if the route needs one.
+    pub(super) session: Option<AdminSession>,
+    /// A cookie to set in the response.
     pub(super) cookie: OnceLock<HeaderValue>,
     pub(super) headers: HeaderMap,
 }
 
-impl Ask {
-    /// Returns a part of the path.
+impl ApiRequest {
+    /// Returns a path parameter.
     pub(super) fn param(&self, name: &str) -> String {
         self.params
             .iter()
@@ -46,63 +46,66 @@ impl Ask {
             .unwrap_or_default()
     }
 
-    pub(super) fn by(&self) -> Actor {
+    pub(super) fn actor(&self) -> Actor {
         Actor { name: self.session.as_ref().map(|session| session.admin.clone()).unwrap_or_default() }
     }
 
-    /// Returns the session. The check before the route saw it.
-    pub(super) fn session(&self) -> Result<&Session, Problem> {
-        self.session.as_ref().ok_or_else(|| Problem::internal("a route that needs a session has none"))
+    /// Returns the session, which access control has verified.
+    pub(super) fn session(&self) -> Result<&AdminSession, Problem> {
+        self.session.as_ref().ok_or_else(|| Problem::internal("the route has no session"))
     }
 }
 
-/// What a route is given.
-pub(super) struct Given<'a> {
+/// The raw query and body.
+pub(super) struct RawInput<'a> {
     pub(super) query: &'a str,
     pub(super) body: &'a [u8],
 }
 
-/// Nothing is to be given.
+/// Input of a route without parameters.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub(super) struct NoInput {}
 
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// Where what is given comes from.
-pub(super) enum Input {
+/// Where the input is read from.
+pub(super) enum InputSource {
     Query(SchemaOf),
     Body(SchemaOf),
 }
 
-type Run =
-    Box<dyn for<'a> Fn(&'a Ask, Given<'a>) -> BoxFuture<'a, Result<Vec<u8>, Clean<Problem>>> + Send + Sync>;
+type RouteHandler = Box<
+    dyn for<'a> Fn(&'a ApiRequest, RawInput<'a>) -> BoxFuture<'a, Result<Vec<u8>, RedactedValue<Problem>>>
+        + Send
+        + Sync,
+>;
 
-/// How a route answers.
-pub(super) enum Work {
-    Json(Run),
-    /// With a stream that does not end.
+/// The handler of a route.
+pub(super) enum RouteKind {
+    Json(RouteHandler),
+    /// Server-sent events.
     Events,
 }
 
 pub(super) struct Route {
     pub(super) method: Method,
-    /// Below the root, with `{name}` for a part that is to be given.
+    /// Path below the root, with `{name}` parameters.
     pub(super) path: &'static str,
-    /// What it does, in a line.
+    /// One-line summary.
     pub(super) what: &'static str,
-    pub(super) access: Access,
+    pub(super) access: RouteAccess,
     pub(super) for_scripts: bool,
-    pub(super) input: Input,
+    pub(super) input: InputSource,
     pub(super) output: SchemaOf,
-    pub(super) work: Work,
+    pub(super) work: RouteKind,
 }
 
-/// A function that answers: it gets the request and what was given.
-pub(super) type Answers<G, T> = for<'a> fn(&'a Ask, G) -> BoxFuture<'a, Asked<T>>;
+/// A handler of a request and its parsed input.
+pub(super) type HandlerFn<G, T> = for<'a> fn(&'a ApiRequest, G) -> BoxFuture<'a, DeskResult<T>>;
 
 impl Route {
-    pub(super) fn get<G, T>(path: &'static str, what: &'static str, answers: Answers<G, T>) -> Route
+    pub(super) fn get<G, T>(path: &'static str, what: &'static str, answers: HandlerFn<G, T>) -> Route
     where
         G: DeserializeOwned + JsonSchema + Send + 'static,
         T: Serialize + JsonSchema + Send + 'static,
@@ -111,11 +114,11 @@ impl Route {
             method: Method::GET,
             path,
             what,
-            access: Access::Session,
+            access: RouteAccess::Session,
             for_scripts: false,
-            input: Input::Query(schema_of::<G>),
+            input: InputSource::Query(schema_of::<G>),
             output: schema_of::<T>,
-            work: Work::Json(Box::new(move |ask, given| {
+            work: RouteKind::Json(Box::new(move |ask, given| {
                 Box::pin(async move {
                     let given = from_query(given.query).map_err(|problem| ask.counter.problem(problem))?;
                     finish(answers(ask, given).await)
@@ -124,8 +127,8 @@ impl Route {
         }
     }
 
-    /// A route that changes something, and takes JSON.
-    pub(super) fn post<G, T>(path: &'static str, what: &'static str, answers: Answers<G, T>) -> Route
+    /// A route that changes state and takes a JSON body.
+    pub(super) fn post<G, T>(path: &'static str, what: &'static str, answers: HandlerFn<G, T>) -> Route
     where
         G: DeserializeOwned + JsonSchema + Send + 'static,
         T: Serialize + JsonSchema + Send + 'static,
@@ -134,11 +137,11 @@ impl Route {
             method: Method::POST,
             path,
             what,
-            access: Access::Session,
+            access: RouteAccess::Session,
             for_scripts: false,
-            input: Input::Body(schema_of::<G>),
+            input: InputSource::Body(schema_of::<G>),
             output: schema_of::<T>,
-            work: Work::Json(Box::new(move |ask, given| {
+            work: RouteKind::Json(Box::new(move |ask, given| {
                 Box::pin(async move {
                     let given = from_body(given.body).map_err(|problem| ask.counter.problem(problem))?;
                     finish(answers(ask, given).await)
@@ -147,8 +150,8 @@ impl Route {
         }
     }
 
-    /// As [`Route::post`], for something that is the same if it is done twice.
-    pub(super) fn put<G, T>(path: &'static str, what: &'static str, answers: Answers<G, T>) -> Route
+    /// As [`Route::post`], for an idempotent change.
+    pub(super) fn put<G, T>(path: &'static str, what: &'static str, answers: HandlerFn<G, T>) -> Route
     where
         G: DeserializeOwned + JsonSchema + Send + 'static,
         T: Serialize + JsonSchema + Send + 'static,
@@ -156,7 +159,7 @@ impl Route {
         Route { method: Method::PUT, ..Route::post(path, what, answers) }
     }
 
-    pub(super) fn delete<T>(path: &'static str, what: &'static str, answers: Answers<Nothing, T>) -> Route
+    pub(super) fn delete<T>(path: &'static str, what: &'static str, answers: HandlerFn<NoInput, T>) -> Route
     where
         T: Serialize + JsonSchema + Send + 'static,
     {
@@ -168,16 +171,16 @@ impl Route {
             method: Method::GET,
             path,
             what,
-            access: Access::Session,
+            access: RouteAccess::Session,
             for_scripts: false,
-            input: Input::Query(schema_of::<Nothing>),
+            input: InputSource::Query(schema_of::<NoInput>),
             output: schema_of::<T>,
-            work: Work::Events,
+            work: RouteKind::Events,
         }
     }
 
     pub(super) fn for_anyone(self) -> Route {
-        Route { access: Access::Anyone, ..self }
+        Route { access: RouteAccess::Anyone, ..self }
     }
 
     pub(super) fn for_scripts(self) -> Route {
@@ -189,15 +192,15 @@ fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-fn finish<T: Serialize>(answered: Asked<T>) -> Result<Vec<u8>, Clean<Problem>> {
+fn finish<T: Serialize>(answered: DeskResult<T>) -> Result<Vec<u8>, RedactedValue<Problem>> {
     let answer = answered?;
-    written(&*answer)
+    to_visible_json(&*answer)
         .map(String::into_bytes)
-        .map_err(|_| Clean::words(Problem::internal("the answer could not be written down")))
+        .map_err(|_| RedactedValue::trusted(Problem::internal("the response could not be serialized")))
 }
 
-/// Writes what leaves. Whoever prints it, or passes it on, does not get what strangers hide in it: it means the same.
-pub(super) fn written<T: Serialize>(value: &T) -> serde_json::Result<String> {
+/// Serializes JSON with invisible characters escaped, so that printing it is safe. It decodes to the same value.
+pub(super) fn to_visible_json<T: Serialize>(value: &T) -> serde_json::Result<String> {
     let text = serde_json::to_string(value)?;
     Ok(match json::visible_json(&text) {
         Cow::Borrowed(_) => text,
@@ -206,7 +209,7 @@ pub(super) fn written<T: Serialize>(value: &T) -> serde_json::Result<String> {
 }
 
 fn from_query<G: DeserializeOwned>(query: &str) -> Result<G, Problem> {
-    let bad = |why: String| Problem::invalid(format!("the query is not understood: {why}"));
+    let bad = |why: String| Problem::invalid(format!("invalid query: {why}"));
     let uri = Uri::builder().path_and_query(format!("/?{query}")).build().map_err(|e| bad(e.to_string()))?;
     let given = Query::<G>::try_from_uri(&uri).map_err(|e| bad(json::printable(&e.body_text())))?;
     Ok(given.0)
@@ -214,11 +217,12 @@ fn from_query<G: DeserializeOwned>(query: &str) -> Result<G, Problem> {
 
 fn from_body<G: DeserializeOwned>(body: &[u8]) -> Result<G, Problem> {
     let bad = |why: String| {
-        Problem::invalid(format!("the body is not as it should be: {why}"))
-            .hint("`GET /api/v1/openapi.json` has the fields of every body; a decision names what was seen")
+        Problem::invalid(format!("invalid body: {why}")).hint(
+            "`GET /api/v1/openapi.json` describes every body; a decision repeats the state that was reviewed",
+        )
     };
-    let text = std::str::from_utf8(body).map_err(|_| bad("it is not text in UTF-8".to_owned()))?;
-    // Repeated keys, which readers resolve differently, are refused.
+    let text = std::str::from_utf8(body).map_err(|_| bad("it is not UTF-8".to_owned()))?;
+    // Rejects duplicate keys, which parsers resolve differently.
     let value = json::parse_strict(text).map_err(|e| bad(e.to_string()))?;
     G::deserialize(value).map_err(|e| bad(json::printable(&e.to_string())))
 }

@@ -1,10 +1,10 @@
-//! The routes by which a session begins and ends.
+//! Routes for sign-in, sign-out, sessions and passwords.
 
-use super::route::{Ask, Nothing, Route};
-use crate::clean::{Asked, Clean};
-use crate::desk::{Done, SecretValue};
+use super::route::{ApiRequest, NoInput, Route};
+use crate::desk::{ActionReceipt, SecretValue};
 use crate::problem::Problem;
-use crate::sign_in::{Opened, Session, SessionShown};
+use crate::redacted_desk::{DeskResult, RedactedValue};
+use crate::sign_in::{AdminSession, NewSession, SessionView};
 use jiff::Timestamp;
 use portcullis_core::BoxFuture;
 use schemars::JsonSchema;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Credentials {
+struct SignInRequest {
     /// The name of the administrator.
     name: String,
     password: SecretValue,
@@ -20,8 +20,8 @@ struct Credentials {
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Welcome {
-    /// What the printed link has after its `#`.
+struct RedeemLink {
+    /// The fragment of the printed link, after `#`.
     link: SecretValue,
     name: String,
     /// At least 12 characters.
@@ -37,109 +37,109 @@ struct ChangePassword {
 }
 
 #[derive(Serialize, JsonSchema)]
-struct SignedIn {
-    /// Names the session, opens nothing.
+struct CurrentSession {
+    /// Public ID of the session; not a credential.
     id: String,
     admin: String,
     created: Timestamp,
     expires: Timestamp,
-    /// What every request that changes something sends as `x-csrf-token`.
+    /// The `x-csrf-token` value of state-changing requests.
     csrf: String,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema)]
-struct Sessions {
-    sessions: Vec<SessionShown>,
+struct SessionList {
+    sessions: Vec<SessionView>,
 }
 
-impl SignedIn {
-    fn of(session: &Session) -> SignedIn {
-        let Session { id, admin, created, expires, csrf } = session.clone();
-        SignedIn { id, admin, created, expires, csrf }
+impl CurrentSession {
+    fn of(session: &AdminSession) -> CurrentSession {
+        let AdminSession { id, admin, created, expires, csrf } = session.clone();
+        CurrentSession { id, admin, created, expires, csrf }
     }
 }
 
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        Route::post("/sign-in", "Sign in with a password; the answer sets a cookie", sign_in).for_anyone(),
-        Route::post("/welcome", "Set a password with a one-time link, and sign in", welcome).for_anyone(),
-        Route::get("/session", "The session that asks, with the token for changes", session),
-        Route::post("/sign-out", "End this session", sign_out),
-        Route::post("/sign-out-everywhere", "End all sessions of everyone", sign_out_everywhere),
-        Route::post(
-            "/password",
-            "Set another password; all other sessions of this person end",
-            change_password,
-        ),
-        Route::get("/sessions", "Everyone who is signed in", sessions),
+        Route::post("/sign-in", "Sign in with a password; sets the session cookie", sign_in).for_anyone(),
+        Route::post("/welcome", "Set a password with a one-time link and sign in", welcome).for_anyone(),
+        Route::get("/session", "The current session, with its CSRF token", session),
+        Route::post("/sign-out", "Sign out", sign_out),
+        Route::post("/sign-out-everywhere", "End all sessions of all administrators", sign_out_everywhere),
+        Route::post("/password", "Change the password; ends your other sessions", change_password),
+        Route::get("/sessions", "All sessions", sessions),
         Route::delete("/sessions/{id}", "End one session", end_session),
     ]
 }
 
-fn opened(ask: &Ask, opened: Result<Opened, Problem>) -> Asked<SignedIn> {
-    let Opened { cookie, session } = opened.map_err(|problem| ask.counter.problem(problem))?;
+fn opened(ask: &ApiRequest, opened: Result<NewSession, Problem>) -> DeskResult<CurrentSession> {
+    let NewSession { cookie, session } = opened.map_err(|problem| ask.counter.problem(problem))?;
     let _ = ask.cookie.set(cookie);
-    Ok(Clean::words(SignedIn::of(&session)))
+    Ok(RedactedValue::trusted(CurrentSession::of(&session)))
 }
 
-fn sign_in(ask: &Ask, given: Credentials) -> BoxFuture<'_, Asked<SignedIn>> {
+fn sign_in(ask: &ApiRequest, given: SignInRequest) -> BoxFuture<'_, DeskResult<CurrentSession>> {
     Box::pin(
         async move { opened(ask, ask.sign_in.sign_in(&ask.visitor, &given.name, given.password.0).await) },
     )
 }
 
-fn welcome(ask: &Ask, given: Welcome) -> BoxFuture<'_, Asked<SignedIn>> {
+fn welcome(ask: &ApiRequest, given: RedeemLink) -> BoxFuture<'_, DeskResult<CurrentSession>> {
     Box::pin(async move {
-        let Welcome { link, name, password } = given;
-        opened(ask, ask.sign_in.welcome(&ask.visitor, link.0.expose(), &name, password.0).await)
+        let RedeemLink { link, name, password } = given;
+        opened(ask, ask.sign_in.redeem_link(&ask.visitor, link.0.expose(), &name, password.0).await)
     })
 }
 
-fn session(ask: &Ask, _: Nothing) -> BoxFuture<'_, Asked<SignedIn>> {
-    Box::pin(async move { Ok(Clean::words(SignedIn::of(ask.session().map_err(Clean::words)?))) })
+fn session(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<CurrentSession>> {
+    Box::pin(async move {
+        Ok(RedactedValue::trusted(CurrentSession::of(ask.session().map_err(RedactedValue::trusted)?)))
+    })
 }
 
-fn sign_out(ask: &Ask, _: Nothing) -> BoxFuture<'_, Asked<Done>> {
+fn sign_out(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<ActionReceipt>> {
     Box::pin(async move {
-        let session = ask.session().map_err(Clean::words)?;
+        let session = ask.session().map_err(RedactedValue::trusted)?;
         let cookie = ask.sign_in.sign_out(session).await.map_err(|problem| ask.counter.problem(problem))?;
         let _ = ask.cookie.set(cookie);
-        Ok(Clean::words(Done { said: "Signed out.".to_owned() }))
+        Ok(RedactedValue::trusted(ActionReceipt { said: "Signed out.".to_owned() }))
     })
 }
 
-fn sign_out_everywhere(ask: &Ask, _: Nothing) -> BoxFuture<'_, Asked<Done>> {
+fn sign_out_everywhere(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<ActionReceipt>> {
     Box::pin(async move {
         let ended = ask.sign_in.sign_out_everywhere().await;
         let count = ended.map_err(|problem| ask.counter.problem(problem))?;
-        tracing::info!(target: "admin", admin = ask.by().name, count, "All sessions were ended.");
-        Ok(Clean::words(Done { said: format!("{count} sessions were ended.") }))
+        tracing::info!(target: "admin", admin = ask.actor().name, count, "all sessions ended");
+        Ok(RedactedValue::trusted(ActionReceipt { said: format!("Ended {count} sessions.") }))
     })
 }
 
-fn change_password(ask: &Ask, given: ChangePassword) -> BoxFuture<'_, Asked<Done>> {
+fn change_password(ask: &ApiRequest, given: ChangePassword) -> BoxFuture<'_, DeskResult<ActionReceipt>> {
     Box::pin(async move {
-        let session = ask.session().map_err(Clean::words)?;
+        let session = ask.session().map_err(RedactedValue::trusted)?;
         let ChangePassword { old, new } = given;
         let changed = ask.sign_in.change_password(&ask.visitor, session, old.0, new.0).await;
         changed.map_err(|problem| ask.counter.problem(problem))?;
-        Ok(Clean::words(Done { said: "The password is changed; other sessions are ended.".to_owned() }))
+        Ok(RedactedValue::trusted(ActionReceipt {
+            said: "Changed the password; your other sessions are signed out.".to_owned(),
+        }))
     })
 }
 
-fn sessions(ask: &Ask, _: Nothing) -> BoxFuture<'_, Asked<Sessions>> {
+fn sessions(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<SessionList>> {
     Box::pin(async move {
-        let session = ask.session().map_err(Clean::words)?;
+        let session = ask.session().map_err(RedactedValue::trusted)?;
         let sessions = ask.sign_in.sessions(session).map_err(|problem| ask.counter.problem(problem))?;
-        // What a browser says of itself is a stranger's text.
-        ask.counter.cleaned(Sessions { sessions })
+        // The user agent is untrusted text.
+        ask.counter.redact(SessionList { sessions })
     })
 }
 
-fn end_session(ask: &Ask, _: Nothing) -> BoxFuture<'_, Asked<Done>> {
+fn end_session(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<ActionReceipt>> {
     Box::pin(async move {
         let ended = ask.sign_in.end_session(&ask.param("id")).await;
         ended.map_err(|problem| ask.counter.problem(problem))?;
-        Ok(Clean::words(Done { said: "The session is ended.".to_owned() }))
+        Ok(RedactedValue::trusted(ActionReceipt { said: "Ended the session.".to_owned() }))
     })
 }

@@ -1,21 +1,21 @@
-//! Calls that wait for a person.
+//! Approvals: calls that need a decision by an administrator.
 
-use super::{TextChange, ToolShown};
+use super::{TextChange, ToolDetail};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct WantedApprovals {
-    /// Also those that are decided or over.
+pub struct ApprovalFilter {
+    /// Include decided and expired approvals.
     #[serde(default)]
     pub all: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Approvals {
-    /// What waits oldest first; what is over newest first.
+pub struct ApprovalList {
+    /// Pending first, oldest first; then the others, newest first.
     pub approvals: Vec<ApprovalBrief>,
 }
 
@@ -31,96 +31,96 @@ pub struct ApprovalBrief {
     pub effect: String,
     /// `local` or `outside`.
     pub reach: String,
-    /// The rule by which a person is asked.
+    /// The rule that requires approval.
     pub rule: String,
     pub asked: Timestamp,
     pub expires: Timestamp,
-    /// As JSON over one line, without secrets, with nothing hidden in it.
+    /// JSON on one line, redacted, with hidden characters escaped.
     pub arguments: String,
-    /// How many characters of them are not kept.
+    /// How many characters were truncated.
     pub arguments_left_out: usize,
-    /// Of the exact call. A decision names it.
+    /// Digest of the exact call. A decision must repeat it.
     pub digest: String,
-    pub decided: Option<DecidedBy>,
-    /// Whether a yes, or another one, may still be said.
+    pub decided: Option<DecisionInfo>,
+    /// Whether it can still be approved.
     pub may_approve: bool,
-    /// Whether a no may still be said; where it is approved, that takes the yes back.
+    /// Whether it can still be rejected; for an approved call, that revokes the approval.
     pub may_reject: bool,
-    /// Whether it may be approved for a session.
+    /// Whether it can be approved for a session.
     pub may_session: bool,
-    /// Whether a rule may be written for it.
+    /// Whether it can become an allow rule.
     pub may_always: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DecidedBy {
+pub struct DecisionInfo {
     pub at: Timestamp,
     pub by: String,
-    /// `once` or `session`, if it was a yes.
+    /// `once` or `session`, if it was approved.
     pub span: Option<String>,
     pub reason: Option<String>,
 }
 
-/// All there is to know before deciding.
+/// An approval with everything needed for the decision.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct ApprovalWhole {
+pub struct ApprovalDetail {
     #[serde(flatten)]
     pub brief: ApprovalBrief,
-    /// The arguments over several lines.
+    /// The arguments as indented JSON.
     pub arguments_pretty: String,
-    /// Why a person is asked, in a sentence.
+    /// Why the call needs approval, in one sentence.
     pub why: String,
-    /// The tool as it is now; nothing if it is gone, or is none.
-    pub tool: Option<ToolShown>,
-    /// Whether the tool is still what it was when it was asked about. If not, the call will not run.
+    /// The current tool definition; null if the tool is gone or the call is not of a tool.
+    pub tool: Option<ToolDetail>,
+    /// Whether the tool definition is unchanged since the request. If not, the call will not run.
     pub is_as_asked: bool,
-    /// The last such call that was decided about.
-    pub last_time: Option<LastTime>,
+    /// The previous decision on the same client and tool.
+    pub last_time: Option<PreviousDecision>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct LastTime {
+pub struct PreviousDecision {
     pub id: String,
     pub state: String,
-    pub decided: DecidedBy,
-    /// From the arguments of then to those of now.
+    pub decided: DecisionInfo,
+    /// Diff from the previous arguments to the current ones.
     pub arguments: TextChange,
-    /// Whether the tool is defined as it was then.
+    /// Whether the tool definition is unchanged since then.
     pub same_definition: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Decide {
-    pub decision: Verdict,
-    /// Told to the agent, with a no. At most 500 characters.
+pub struct DecideApproval {
+    pub decision: ApprovalChoice,
+    /// Reason for a rejection, sent to the agent. At most 500 characters.
     #[serde(default)]
     pub reason: Option<String>,
-    /// The digest of the call that was looked at.
+    /// The digest of the call that was reviewed.
     pub digest: String,
-    /// When it had been decided (`decided.at`) as it was looked at; left out if nobody had. Only with it a no becomes a
-    /// yes, and a yes that is not used up is taken back.
+    /// `decided.at` of the approval as it was reviewed; omitted if it was pending. Required to approve a rejected call
+    /// or to revoke an unused approval.
     #[serde(default)]
     pub seen: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// This exact call, one time.
+pub enum ApprovalChoice {
+    /// This exact call, once.
     Once,
-    /// This tool for this client, until its session ends.
+    /// This tool, for this client, until its session ends.
     Session,
-    /// From now on: a rule is written into the configuration.
+    /// Always: adds an allow rule to the configuration.
     Always,
     Reject,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Decided {
+pub struct DecisionReceipt {
     pub approval: ApprovalBrief,
-    /// Where a rule was written.
+    /// The file that the rule was written to.
     pub rule_written_to: Option<String>,
-    /// What happened, in a sentence.
+    /// What was done, in one sentence.
     pub said: String,
 }

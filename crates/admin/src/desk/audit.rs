@@ -1,11 +1,11 @@
-//! What happened.
+//! Audit log: search, history of a call, verification.
 
 use super::ApprovalBrief;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is left out takes all.
+/// Omitted fields match everything.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SearchAudit {
@@ -14,16 +14,16 @@ pub struct SearchAudit {
     /// A glob.
     pub tool: Option<String>,
     pub outcome: Option<String>,
-    /// So long ago (`30m`, `1h`, `7d`), or a date with a time.
+    /// A duration before now (`30m`, `1h`, `7d`), or a timestamp.
     pub since: Option<String>,
     pub until: Option<String>,
-    /// Stands anywhere in the record. Case is ignored.
+    /// Substring of the record, ignoring case.
     pub text: Option<String>,
-    /// The number of a call.
+    /// A call ID.
     pub call: Option<u64>,
-    /// How many records, 1 to 500; 100 if left out.
+    /// Maximum number of records, 1 to 500. Default: 100.
     pub limit: Option<usize>,
-    /// Where the page before ended.
+    /// Cursor of the previous page.
     pub cursor: Option<String>,
 }
 
@@ -31,14 +31,14 @@ pub struct SearchAudit {
 pub struct AuditPage {
     /// Newest first.
     pub records: Vec<AuditRecord>,
-    /// For the next page; nothing if this is the last.
+    /// Cursor of the next page; null on the last.
     pub cursor: Option<String>,
-    /// How many records were looked at.
+    /// How many records were searched.
     pub searched: u64,
     pub took_us: u64,
 }
 
-/// One line of the log. What a kind of record does not have is left out.
+/// One record of the log. Fields that a kind of record lacks are omitted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AuditRecord {
@@ -52,9 +52,9 @@ pub struct AuditRecord {
     pub kind: String,
     pub target: String,
     pub effect: String,
-    /// The beginning of the arguments, without secrets.
+    /// The arguments, redacted and truncated.
     pub args: Option<String>,
-    /// The number of the record with which the call began.
+    /// The sequence number of the call's `begin` record.
     pub begin: Option<u64>,
     pub decision: Option<String>,
     pub rule: Option<String>,
@@ -62,27 +62,27 @@ pub struct AuditRecord {
     pub outcome: Option<String>,
     pub bytes: Option<u64>,
     pub duration_us: Option<u64>,
-    /// A digest of the arguments, with a key.
+    /// Keyed digest of the arguments.
     pub digest: Option<String>,
 }
 
-/// One call from its beginning to its end.
+/// All records of one call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Story {
+pub struct CallHistory {
     /// Oldest first.
     pub records: Vec<AuditRecord>,
-    /// The approval that let it run, where it is still known.
+    /// The approval that allowed it, if still stored.
     pub approval: Option<ApprovalBrief>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct AuditVerified {
-    /// Whether the log is as it was written.
+pub struct AuditVerification {
+    /// Whether the hash chain is intact.
     pub intact: bool,
     pub checked: Timestamp,
     pub records: u64,
     pub files: u64,
     pub anchors: u64,
-    /// The first record that is not as it was written, or why the log cannot be checked.
+    /// The first record that was modified, or why the log cannot be verified.
     pub problem: Option<String>,
 }

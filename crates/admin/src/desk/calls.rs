@@ -1,4 +1,4 @@
-//! Calls as they happen.
+//! Live calls and the event stream.
 
 use super::ServerBrief;
 use futures::stream::BoxStream;
@@ -7,35 +7,35 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One call, as far as it has come.
+/// A running or finished call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CallLine {
-    /// Its number within the life of this hub.
+pub struct CallView {
+    /// Call ID, unique within the run of the hub.
     pub call: u64,
-    /// When it began.
+    /// When it started.
     pub at: Timestamp,
     pub client: String,
-    /// By which way it came: `client`, `schedule`, `script`, `chat` or `admin`.
+    /// `client`, `schedule`, `script`, `chat` or `admin`.
     pub origin: String,
     /// `tool`, `resource`, `prompt` or `completion`.
     pub kind: String,
     pub target: String,
     /// `read`, `create`, `write` or `destroy`.
     pub effect: String,
-    /// The beginning of the arguments, without secrets.
+    /// The arguments, redacted and truncated.
     pub arguments: String,
-    /// How it ended; nothing while it runs.
-    pub end: Option<CallEnd>,
+    /// The result; null while it runs.
+    pub end: Option<CallEnding>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CallEnd {
-    /// `ok`, or the code of the error.
+pub struct CallEnding {
+    /// `ok` or the error code.
     pub outcome: String,
-    /// `allow`, `ask` or `deny`; nothing if it was refused before anyone decided.
+    /// `allow`, `ask` or `deny`; null if it failed before the policy decision.
     pub decision: Option<String>,
     pub rule: Option<String>,
-    /// Which approval let it run, and whose it was.
+    /// The approval that allowed it, and who gave it.
     pub approval: Option<String>,
     pub bytes: u64,
     pub duration_us: u64,
@@ -43,63 +43,62 @@ pub struct CallEnd {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RecentCalls {
-    /// Newest first; those that run, too.
-    pub calls: Vec<CallLine>,
+    /// Newest first, including running ones.
+    pub calls: Vec<CallView>,
 }
 
-/// Something that happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
-    CallOpened(CallLine),
-    CallClosed(CallLine),
-    /// A question was put or answered. `waiting` is how many wait now.
+pub enum AdminEvent {
+    CallOpened(CallView),
+    CallClosed(CallView),
+    /// An approval was requested or decided. `waiting` is the number now pending.
     Approvals {
         waiting: usize,
     },
-    /// Something of this server is not as before.
+    /// The server changed.
     Server(ServerBrief),
-    /// Something of this script is not as before: its bytes, or what was decided.
+    /// The script's source or approval changed.
     Script {
         name: String,
-        /// `pending`, `approved`, `rejected` or `changed`; `gone` if there is no such script any more.
+        /// `pending`, `approved`, `rejected` or `changed`; `gone` if it was removed.
         state: String,
     },
-    /// The reader was too slow; so many events are not told.
+    /// The subscriber was too slow; this many events were dropped.
     Missed {
         count: u64,
     },
 }
 
-impl Event {
-    /// The name that the stream of events gives it.
+impl AdminEvent {
+    /// The name in the event stream.
     pub fn name(&self) -> &'static str {
         match self {
-            Event::CallOpened(_) => "call_opened",
-            Event::CallClosed(_) => "call_closed",
-            Event::Approvals { .. } => "approvals",
-            Event::Server(_) => "server",
-            Event::Script { .. } => "script",
-            Event::Missed { .. } => "missed",
+            AdminEvent::CallOpened(_) => "call_opened",
+            AdminEvent::CallClosed(_) => "call_closed",
+            AdminEvent::Approvals { .. } => "approvals",
+            AdminEvent::Server(_) => "server",
+            AdminEvent::Script { .. } => "script",
+            AdminEvent::Missed { .. } => "missed",
         }
     }
 }
 
-/// Hears events, each once. A slow one loses the oldest and is told how many ([`Event::Missed`]).
-pub struct Listener(BoxStream<'static, Event>);
+/// A subscription. A slow subscriber loses the oldest events and gets their count ([`AdminEvent::Missed`]).
+pub struct AdminEventStream(BoxStream<'static, AdminEvent>);
 
-impl Listener {
-    pub fn new(events: impl Stream<Item = Event> + Send + 'static) -> Listener {
-        Listener(events.boxed())
+impl AdminEventStream {
+    pub fn new(events: impl Stream<Item = AdminEvent> + Send + 'static) -> AdminEventStream {
+        AdminEventStream(events.boxed())
     }
 
-    /// Returns the next event; `None` when there will be no more.
-    pub async fn next(&mut self) -> Option<Event> {
+    /// Returns the next event; `None` at the end of the stream.
+    pub async fn next(&mut self) -> Option<AdminEvent> {
         self.0.next().await
     }
 
-    /// Returns an event that has happened already, if there is one.
-    pub fn ready(&mut self) -> Option<Event> {
+    /// Returns a buffered event, if there is one.
+    pub fn ready(&mut self) -> Option<AdminEvent> {
         self.0.next().now_or_never().flatten()
     }
 }

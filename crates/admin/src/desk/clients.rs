@@ -1,51 +1,51 @@
-//! Who may call.
+//! Clients and their scopes.
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Clients {
-    /// Where agents on this machine find the hub.
+pub struct ClientList {
+    /// The MCP endpoint of this hub.
     pub url: String,
-    pub clients: Vec<ClientShown>,
+    pub clients: Vec<ClientView>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ClientShown {
+pub struct ClientView {
     pub name: String,
-    /// The first characters of its token; nothing for the one on stdio, which has none.
+    /// The first characters of the token; null for the stdio client, which has none.
     pub token_hint: Option<String>,
-    /// Globs over the names of tools, resources and prompts.
+    /// Allowlist: globs over tools, resources and prompts.
     pub allow: Vec<String>,
-    /// Globs over those of them that it may not use.
+    /// Denylist: globs that override `allow`.
     pub deny: Vec<String>,
-    /// Of `read`, `create`, `write` and `destroy`.
+    /// Any of `read`, `create`, `write` and `destroy`.
     pub effects: Vec<String>,
-    /// How it gets to know the tools of other servers: `all` or `search`.
+    /// How upstream tools are listed to it: `all` or `search`.
     pub tools: String,
     pub created: Option<Timestamp>,
     pub expires: Option<Timestamp>,
     pub expired: bool,
-    /// When it last called; nothing if it did not, as far as the last 100,000 records of the log go.
+    /// Its last call; null if there is none in the last 100,000 records of the audit log.
     pub last_call: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddClient {
-    /// 1 to 64 of a-z, 0-9, `-` and `_`.
+    /// 1 to 64 characters of a-z, 0-9, `-` and `_`.
     pub name: String,
-    /// All names, if left out.
+    /// Default: everything.
     #[serde(default)]
     pub allow: Vec<String>,
-    /// All effects, if left out.
+    /// Default: all effects.
     #[serde(default)]
     pub effects: Vec<String>,
     /// `all` (the default) or `search`.
     #[serde(default)]
     pub tools: Option<String>,
-    /// Like `30d`; for good, if left out.
+    /// Lifetime, like `30d`. Default: never expires.
     #[serde(default)]
     pub expires: Option<String>,
 }
@@ -55,18 +55,18 @@ pub struct AddClient {
 pub struct ChangeClient {
     pub allow: Vec<String>,
     pub effects: Vec<String>,
-    /// `all` or `search`; as it is, if left out.
+    /// `all` or `search`. Default: unchanged.
     #[serde(default)]
     pub tools: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ClientMade {
-    pub client: ClientShown,
-    /// Shown only now.
+pub struct CreatedClient {
+    pub client: ClientView,
+    /// Returned only here.
     pub token: String,
     pub url: String,
-    /// What to write into the configuration of well-known applications.
+    /// Configuration snippets for well-known applications.
     pub snippets: Vec<Snippet>,
 }
 
@@ -77,7 +77,7 @@ pub struct Snippet {
     pub title: String,
     /// `http` or `stdio`.
     pub transport: String,
-    /// What to know besides.
+    /// An additional hint.
     pub note: Option<String>,
     pub text: String,
 }

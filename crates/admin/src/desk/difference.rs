@@ -1,22 +1,22 @@
-//! What is different between two texts, line by line.
+//! Line diff of two texts.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TextChange {
-    /// Nothing where there was none before.
+    /// Null if it is new.
     pub before: Option<String>,
-    /// Nothing where there is none any more.
+    /// Null if it was removed.
     pub after: Option<String>,
-    /// Both together, in order.
+    /// The merged diff.
     pub lines: Vec<DiffLine>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiffLine {
     pub how: DiffKind,
-    /// Without its line end.
+    /// Without the line break.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! The hub at a glance.
+//! Health, alerts and metrics of the hub.
 
 use super::ServerBrief;
 use jiff::Timestamp;
@@ -11,50 +11,50 @@ pub struct Overview {
     pub version: String,
     pub started: Timestamp,
     pub now: Timestamp,
-    /// Whether every part works.
+    /// Whether all components are healthy.
     pub ready: bool,
-    pub parts: Vec<PartHealth>,
-    /// What somebody should look at, in a sentence each: clients that read as if they guessed a secret.
+    pub parts: Vec<ComponentHealth>,
+    /// Alerts, one sentence each, such as a client whose requests look like guessing a secret.
     pub alerts: Vec<String>,
-    /// How many calls wait for a decision.
+    /// Number of pending approvals.
     pub approvals_waiting: usize,
-    /// How many scripts do; nothing where this hub has no scripts.
+    /// Number of scripts that need approval; null if the hub has no scripts.
     pub scripts_waiting: Option<usize>,
     pub servers: Vec<ServerBrief>,
-    /// Open sessions of agents, by transport.
+    /// Open MCP sessions by transport.
     pub sessions: BTreeMap<String, usize>,
-    /// Calls that have begun and not ended.
+    /// Calls in flight.
     pub calls_open: usize,
-    /// The last 60 minutes, oldest first, without those in which nothing happened.
-    pub minutes: Vec<Minute>,
+    /// The last 60 minutes, oldest first, without idle ones.
+    pub minutes: Vec<MinuteSummary>,
 }
 
-/// One part of the hub, as `/readyz` tells it.
+/// Health of one component, as in `/readyz`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PartHealth {
+pub struct ComponentHealth {
     pub name: String,
     pub works: bool,
-    /// Why it does not.
+    /// Why it is unhealthy.
     pub reason: Option<String>,
 }
 
-/// The calls that ended in one minute.
+/// Metrics of the calls that finished in one minute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Minute {
-    /// When it began.
+pub struct MinuteSummary {
+    /// Start of the minute.
     pub at: Timestamp,
     pub calls: u64,
-    /// How many of them did not end well.
+    /// How many of them failed.
     pub errors: u64,
-    /// How long half of them took at most, in microseconds; about.
+    /// Approximate p50 latency in microseconds.
     pub p50_us: u64,
-    /// How long 95 of 100 took at most, in microseconds; about.
+    /// Approximate p95 latency in microseconds.
     pub p95_us: u64,
 }
 
-/// That something was done, where there is nothing else to show.
+/// Confirmation of a command that returns nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Done {
-    /// What happened, in a sentence.
+pub struct ActionReceipt {
+    /// What was done, in one sentence.
     pub said: String,
 }

@@ -1,36 +1,36 @@
-//! The rules, and what they make of a call.
+//! Policy rules, and the explanation of a decision.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PolicyShown {
-    /// Of the file. A change names it.
+pub struct PolicyView {
+    /// Version of the file. A change must repeat it.
     pub version: String,
-    /// Where hours and days are told.
+    /// Time zone of hours and days.
     pub timezone: String,
-    /// The first that matches wins.
-    pub rules: Vec<RuleShown>,
-    /// What holds where no rule matches.
+    /// The first match wins.
+    pub rules: Vec<RuleView>,
+    /// The decisions if no rule matches.
     pub defaults: Vec<DefaultRule>,
-    /// Why rules cannot be changed from here, if so.
+    /// Why the rules are read-only, if they are.
     pub read_only: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct RuleShown {
+pub struct RuleView {
     /// Like `policy[0]`.
     pub name: String,
     /// Like `portcullis.toml:12`.
     pub place: Option<String>,
     #[serde(flatten)]
     pub rule: RuleText,
-    /// Whether its hours, days and end let it speak now.
+    /// Whether its hours, days and expiry make it active now.
     pub in_force: bool,
 }
 
-/// A rule as it is written. What is empty or left out takes all.
+/// A rule as written. Empty or omitted fields match everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RuleText {
@@ -64,29 +64,29 @@ pub struct TestPolicy {
     pub tool: String,
     #[serde(default)]
     pub arguments: Option<Value>,
-    /// `client` if left out.
+    /// Default: `client`.
     #[serde(default)]
     pub origin: Option<String>,
-    /// Now, if left out.
+    /// Default: now.
     #[serde(default)]
     pub at: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct PolicyAnswer {
+pub struct PolicyExplanation {
     /// `allow`, `ask` or `deny`.
     pub decision: String,
-    /// Which rule decides: a rule of the file, a default, `scope`, `unknown` or `identity`.
+    /// The deciding rule: one of the file, a default, `scope`, `unknown` or `identity`.
     pub rule: String,
-    /// Where that rule stands.
+    /// File and line of that rule.
     pub place: Option<String>,
-    /// In a sentence.
+    /// The explanation, in one sentence.
     pub why: String,
-    /// Every rule up to the one that decides, and why it does not match.
+    /// Every rule up to the deciding one, and why it does not match.
     pub steps: Vec<PolicyStep>,
-    /// What is wrong with the arguments, if any were given.
+    /// Why the given arguments are invalid, if they are.
     pub arguments_problem: Option<String>,
-    /// Names like the one that nobody knows.
+    /// Similar names, if the tool is unknown.
     pub nearest: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub struct PolicyStep {
     pub rule: String,
     pub place: Option<String>,
     pub matches: bool,
-    /// Which of its parts do not match.
+    /// Which conditions do not match.
     pub why: String,
 }
 
@@ -103,7 +103,7 @@ pub struct PolicyStep {
 #[serde(deny_unknown_fields)]
 pub struct AddRule {
     pub rule: RuleText,
-    /// Before which rule it goes, by its number; after all others, if left out.
+    /// Index of the rule to insert before. Default: at the end.
     #[serde(default)]
     pub before: Option<usize>,
     pub version: String,
@@ -120,7 +120,7 @@ pub struct RemoveRule {
 #[serde(deny_unknown_fields)]
 pub struct MoveRule {
     pub from: usize,
-    /// The number that it has afterwards.
+    /// The new index.
     pub to: usize,
     pub version: String,
 }

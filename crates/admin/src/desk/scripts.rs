@@ -1,4 +1,4 @@
-//! Scripts that a person approves by their content.
+//! Scripts, approved by content hash.
 
 use super::TextChange;
 use jiff::Timestamp;
@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Scripts {
+pub struct ScriptList {
     pub scripts: Vec<ScriptBrief>,
 }
 
 /// What a script may use.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Capabilities {
+pub struct ScriptGrants {
     pub secrets: Vec<String>,
     pub hosts: Vec<String>,
     pub tools: Vec<String>,
@@ -26,18 +26,18 @@ pub struct ScriptBrief {
     pub name: String,
     /// `pending`, `approved`, `rejected` or `changed`.
     pub state: String,
-    /// Of the bytes as they are now. A decision names it.
+    /// Hash of the current source. A decision must repeat it.
     pub sha256: String,
-    /// How often it was decided about. Handed back with a decision, it shows that nobody else decided meanwhile.
+    /// Number of decisions so far. A decision repeats it, so that two administrators cannot overwrite each other.
     pub seen: usize,
     pub description: Option<String>,
     pub author: Option<String>,
     pub version: Option<String>,
-    /// What the script asks for.
-    pub wanted: Capabilities,
-    /// What it was given.
-    pub granted: Capabilities,
-    /// The client that proposed it, where one did.
+    /// Requested grants.
+    pub wanted: ScriptGrants,
+    /// Approved grants.
+    pub granted: ScriptGrants,
+    /// The client that proposed it, if any.
     pub proposed_by: Option<String>,
     pub decided_by: Option<String>,
     pub decided_at: Option<Timestamp>,
@@ -47,17 +47,17 @@ pub struct ScriptBrief {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ScriptWhole {
+pub struct ScriptDetail {
     #[serde(flatten)]
     pub brief: ScriptBrief,
     pub text: String,
-    /// From the text that was approved last to the one of now.
+    /// Diff from the last approved version to the current source.
     pub change: Option<TextChange>,
-    /// What it asks for now and did not have.
-    pub capabilities_added: Capabilities,
-    /// What it had and does not ask for any more.
-    pub capabilities_removed: Capabilities,
-    /// What is wrong with the text, if it cannot run at all.
+    /// Newly requested grants.
+    pub capabilities_added: ScriptGrants,
+    /// Grants no longer requested.
+    pub capabilities_removed: ScriptGrants,
+    /// Why the source cannot run, if so.
     pub problem: Option<ScriptProblem>,
     /// Newest first.
     pub versions: Vec<ScriptVersion>,
@@ -70,7 +70,7 @@ pub struct ScriptVersion {
     pub sha256: String,
     pub at: Timestamp,
     pub by: String,
-    /// What was decided about it.
+    /// The decision on this version.
     pub state: String,
 }
 
@@ -86,7 +86,7 @@ pub struct ScriptRun {
     pub sha256: String,
     pub client: String,
     pub duration_us: u64,
-    /// `ok`, or the code of the error.
+    /// `ok` or the error code.
     pub outcome: String,
 }
 
@@ -102,14 +102,14 @@ pub struct ScriptProblem {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveScript {
-    /// Of the bytes that were looked at.
+    /// Hash of the version that was reviewed.
     pub sha256: String,
-    /// What it may use; never more than it asks for.
-    pub grant: Capabilities,
-    /// Like `30d`; for good, if left out.
+    /// Grants; at most the requested ones.
+    pub grant: ScriptGrants,
+    /// Lifetime, like `30d`. Default: never expires.
     #[serde(default)]
     pub expires: Option<String>,
-    /// As the script had it.
+    /// `seen` of the script that was reviewed.
     pub seen: usize,
 }
 
@@ -120,7 +120,7 @@ pub struct RejectScript {
     /// At most 500 characters.
     #[serde(default)]
     pub reason: Option<String>,
-    /// As the script had it.
+    /// `seen` of the script that was reviewed.
     pub seen: usize,
 }
 
@@ -128,7 +128,7 @@ pub struct RejectScript {
 #[serde(deny_unknown_fields)]
 pub struct SaveScript {
     pub text: String,
-    /// Of the bytes that were edited; nothing for a new script.
+    /// Hash of the version that was edited; omitted for a new script.
     #[serde(default)]
     pub was: Option<String>,
 }
@@ -137,10 +137,10 @@ pub struct SaveScript {
 #[serde(deny_unknown_fields)]
 pub struct RestoreScript {
     pub sha256: String,
-    /// Of the bytes that were looked at, which it takes the place of; nothing if there were none.
+    /// Hash of the version that is replaced; omitted if there is none.
     #[serde(default)]
     pub was: Option<String>,
-    /// As the script had it.
+    /// `seen` of the script that was reviewed.
     pub seen: usize,
 }
 
@@ -155,7 +155,7 @@ pub struct DryRun {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct DryRan {
+pub struct DryRunResult {
     pub value: Option<Value>,
     pub printed: String,
     pub problem: Option<ScriptProblem>,

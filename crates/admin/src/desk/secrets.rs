@@ -1,5 +1,4 @@
-//! Values that agents may use and nobody may read. None of these types has a place for a value, except the one that
-//! takes it.
+//! Secrets: write-only values. No response type has a field for a value.
 
 use jiff::Timestamp;
 use portcullis_core::Secret;
@@ -9,23 +8,23 @@ use std::borrow::Cow;
 use zeroize::Zeroizing;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Secrets {
-    pub secrets: Vec<SecretShown>,
+pub struct SecretList {
+    pub secrets: Vec<SecretView>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SecretShown {
+pub struct SecretView {
     pub name: String,
-    /// Where it may be sent, as `HOST` or `HOST:FIELD`.
+    /// Allowed hosts, as `HOST` or `HOST:FIELD`.
     pub grants: Vec<String>,
     pub created: Timestamp,
     /// When the value was last set.
     pub updated: Timestamp,
-    /// When it was last given out, since the hub started.
+    /// When it was last used, since startup.
     pub last_used: Option<Timestamp>,
 }
 
-/// Takes a value in. It can be neither shown nor written.
+/// A secret value in a request. It cannot be printed or serialized.
 pub struct SecretValue(pub Secret<Zeroizing<String>>);
 
 impl<'de> Deserialize<'de> for SecretValue {
@@ -49,10 +48,10 @@ impl JsonSchema for SecretValue {
 pub struct SetSecret {
     /// At least 8 and at most 65,536 bytes.
     pub value: SecretValue,
-    /// Where it may be sent, as `HOST` or `HOST:FIELD`. As it is, if left out.
+    /// Allowed hosts, as `HOST` or `HOST:FIELD`. Default: unchanged.
     #[serde(default)]
     pub grants: Option<Vec<String>>,
-    /// Whether a value is taken that clients could guess.
+    /// Accept a weak value that clients could guess.
     #[serde(default)]
     pub weak: bool,
 }
@@ -60,6 +59,6 @@ pub struct SetSecret {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrantSecret {
-    /// All places that it may be sent to, as `HOST` or `HOST:FIELD`.
+    /// All allowed hosts, as `HOST` or `HOST:FIELD`.
     pub grants: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The servers behind the hub.
+//! Upstream servers: status, review, trust, import.
 
 use super::TextChange;
 use jiff::Timestamp;
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Servers {
-    pub servers: Vec<ServerShown>,
+pub struct ServerList {
+    pub servers: Vec<ServerView>,
 }
 
-/// An answer that shows how servers are configured.
+/// A response that contains configured values, which must be shown unredacted.
 pub trait Configured {
-    /// Puts what is configured back as it is.
+    /// Restores the configured values after redaction.
     fn restore(&mut self, raw: &Self);
 }
 
-impl Configured for Servers {
-    fn restore(&mut self, raw: &Servers) {
+impl Configured for ServerList {
+    fn restore(&mut self, raw: &ServerList) {
         self.servers.iter_mut().zip(&raw.servers).for_each(|(clean, raw)| clean.restore(raw));
     }
 }
 
-impl Configured for ServerShown {
-    fn restore(&mut self, raw: &ServerShown) {
+impl Configured for ServerView {
+    fn restore(&mut self, raw: &ServerView) {
         self.reached_by.clone_from(&raw.reached_by);
     }
 }
 
-impl Configured for ServerWhole {
-    fn restore(&mut self, raw: &ServerWhole) {
+impl Configured for ServerDetail {
+    fn restore(&mut self, raw: &ServerDetail) {
         self.server.restore(&raw.server);
         self.runs_with.clone_from(&raw.runs_with);
         let is_configured = |one: &DefinitionChange| {
@@ -44,8 +44,8 @@ impl Configured for ServerWhole {
     }
 }
 
-impl Configured for Importable {
-    fn restore(&mut self, raw: &Importable) {
+impl Configured for ImportPreview {
+    fn restore(&mut self, raw: &ImportPreview) {
         for (clean, raw) in self.files.iter_mut().zip(&raw.files) {
             for (clean, raw) in clean.servers.iter_mut().zip(&raw.servers) {
                 clean.entry.clone_from(&raw.entry);
@@ -62,36 +62,36 @@ pub struct ServerBrief {
     /// Why it is not connected.
     pub reason: Option<String>,
     pub tools: usize,
-    /// How much of it waits for a person.
+    /// How many definitions need review.
     pub waiting: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ServerShown {
+pub struct ServerView {
     #[serde(flatten)]
     pub brief: ServerBrief,
-    /// Its command line or address.
+    /// Command line or URL.
     pub reached_by: String,
-    /// What is in front of the names of its tools.
+    /// Prefix of its tool names.
     pub prefix: Option<String>,
     pub enabled: bool,
     pub enabled_in_configuration: bool,
     pub prompts: usize,
     pub resources: usize,
-    /// What it calls itself.
+    /// The name it reports.
     pub own_name: Option<String>,
-    /// Which revision of MCP is spoken.
+    /// The negotiated MCP version.
     pub revision: Option<String>,
-    /// The last lines it said on standard error.
+    /// Recent lines of stderr.
     pub stderr: Vec<String>,
-    /// What does not appear, and why.
+    /// Definitions that are not exposed, and why.
     pub dropped: Vec<NamedReason>,
-    /// What waits for a person, and why.
-    pub waiting_for: Vec<Waiting>,
-    pub trusted: Option<TrustedShown>,
-    /// Whether the configuration takes it as it comes.
+    /// Definitions that need review, and why.
+    pub waiting_for: Vec<PendingReview>,
+    pub trusted: Option<TrustInfo>,
+    /// Whether the configuration trusts it without review.
     pub always_trusted: bool,
-    /// Whether somebody can log in to it from here.
+    /// Whether it supports login.
     pub may_sign_in: bool,
 }
 
@@ -102,7 +102,7 @@ pub struct NamedReason {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Waiting {
+pub struct PendingReview {
     /// `tool`, `prompt`, `instructions` or `resources`.
     pub kind: String,
     pub name: String,
@@ -111,32 +111,32 @@ pub struct Waiting {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct TrustedShown {
+pub struct TrustInfo {
     pub since: Timestamp,
     pub by: String,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct ServerWhole {
+pub struct ServerDetail {
     #[serde(flatten)]
-    pub server: ServerShown,
-    /// Its folder, and every variable or header with its value, as they are configured.
+    pub server: ServerView,
+    /// Working directory, environment variables and headers, as configured.
     pub runs_with: Vec<String>,
-    /// What it tells agents.
+    /// Its instructions for agents.
     pub instructions: Option<String>,
-    /// Its tools and prompts as it says them now; nothing before it was first connected.
-    pub definitions: Vec<DefinitionShown>,
-    /// What is not as it was when somebody trusted it; everything where nobody has.
+    /// Its current tools and prompts; empty before the first connection.
+    pub definitions: Vec<DefinitionView>,
+    /// Changes since it was trusted; everything if it is not trusted.
     pub differences: Vec<DefinitionChange>,
-    /// Of all of the above. Trusting names it. Nothing while the server is not known.
+    /// Digest of all of the above. Trusting must repeat it. Null before the first connection.
     pub seen: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DefinitionShown {
+pub struct DefinitionView {
     /// `tool` or `prompt`.
     pub kind: String,
-    /// As the server calls it.
+    /// The server's name for it.
     pub own_name: String,
     pub description: String,
     /// `trusted`, `new`, `changed` or `server not trusted`.
@@ -145,7 +145,7 @@ pub struct DefinitionShown {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DefinitionChange {
-    /// `tool`, `prompt`, `instructions`, or what the server is known by.
+    /// `tool`, `prompt`, `instructions` or `identity`.
     pub kind: String,
     pub name: String,
     /// `new`, `gone` or `changed`.
@@ -156,7 +156,7 @@ pub struct DefinitionChange {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrustServer {
-    /// What was looked at: `seen` of the server.
+    /// `seen` of the server that was reviewed.
     pub seen: String,
 }
 
@@ -181,11 +181,11 @@ pub struct AddServer {
     pub headers: BTreeMap<String, String>,
 }
 
-/// Where to look for servers to take over.
+/// Source of an import.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct ImportFrom {
-    /// A configuration of another program, as text. The usual places on this machine, if left out.
+pub struct ImportSource {
+    /// Configuration of another application, as text. Default: the usual places on this machine.
     pub text: Option<String>,
 }
 
@@ -193,14 +193,14 @@ pub struct ImportFrom {
 #[serde(deny_unknown_fields, default)]
 pub struct ImportServers {
     pub text: Option<String>,
-    /// By the names they have there; all, if empty.
+    /// Names in the source. Empty: all.
     pub only: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Importable {
+pub struct ImportPreview {
     pub files: Vec<ImportableFile>,
-    /// Where they were written; nothing if nothing was.
+    /// The file they were written to; null for a preview.
     pub written_to: Option<String>,
 }
 
@@ -208,24 +208,24 @@ pub struct Importable {
 pub struct ImportableFile {
     pub path: String,
     pub servers: Vec<ImportableServer>,
-    /// What cannot be taken over, and why.
+    /// Servers that cannot be imported, and why.
     pub skipped: Vec<NamedReason>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportableServer {
-    /// The name it gets here.
+    /// The name in this hub.
     pub name: String,
     pub own_name: String,
-    /// The entry for the configuration, as it would be written.
+    /// The configuration entry that would be written.
     pub entry: String,
-    /// Which values go into the secret store, by the names they get there.
+    /// Names of the values that move to the secret store.
     pub secrets: Vec<String>,
     pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SignInPage {
-    /// Where the person logs in, within ten minutes.
+pub struct ServerLoginUrl {
+    /// The authorization URL, valid for ten minutes.
     pub url: String,
 }

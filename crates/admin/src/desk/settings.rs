@@ -1,16 +1,16 @@
-//! The configuration in force, to be read.
+//! The configuration in force, read-only.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Settings {
-    /// The file; nothing where there is none, and all is as by default.
+pub struct SettingsView {
+    /// The file; null if there is none and the defaults apply.
     pub file: Option<String>,
     pub home: String,
-    /// What the file says, with every secret masked.
+    /// Contents of the file, redacted.
     pub written: Value,
-    /// What is wrong with the file as it is now, if the one in force is an older one.
+    /// The error in the file, if an older configuration is still in force.
     pub problem: Option<String>,
 }

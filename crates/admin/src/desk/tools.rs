@@ -1,16 +1,16 @@
-//! What agents can call.
+//! Tools, and calls from the admin page.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct Tools {
-    pub tools: Vec<ToolShown>,
+pub struct ToolList {
+    pub tools: Vec<ToolDetail>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ToolShown {
+pub struct ToolDetail {
     pub name: String,
     pub title: String,
     pub description: String,
@@ -18,7 +18,7 @@ pub struct ToolShown {
     pub effect: String,
     /// `local` or `outside`.
     pub reach: String,
-    /// Which family or server it belongs to.
+    /// Its tool family or upstream server.
     pub provider: String,
     /// A JSON schema.
     pub input_schema: Value,
@@ -31,17 +31,17 @@ pub struct TryTool {
     pub arguments: Value,
 }
 
-/// A call that was made from here.
+/// Result of a call from the admin page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Tried {
-    /// Its number in the audit log.
+pub struct TryToolResult {
+    /// Call ID in the audit log.
     pub call: u64,
     /// The exact request, as an agent would send it.
     pub request: Value,
-    /// The exact reply, as an agent would get it.
+    /// The exact response, as an agent would get it.
     pub reply: Value,
     pub is_error: bool,
-    /// `ok`, or the code of the error.
+    /// `ok` or the error code.
     pub outcome: String,
     pub decision: Option<String>,
     pub rule: Option<String>,

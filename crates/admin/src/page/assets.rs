@@ -1,7 +1,7 @@
-//! What the page is made of besides its text: one stylesheet, a little script and a picture, inside of the program.
+//! Static assets, embedded in the binary and served with immutable caching.
 //!
-//! A name carries the hash of what it stands for, so a browser may keep it for good and never has an old one. Scripts
-//! import one another by plain names, which become those with the hash when the hub starts.
+//! File names contain a content hash, so browsers cache them forever and never use an old one. Scripts import one
+//! another by plain names, which are rewritten at startup.
 
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 use std::io::Write as _;
 use std::sync::LazyLock;
 
-/// Where assets are. What is here needs no session: it is the same for everyone.
+/// Path of the assets. They are public: no session is needed.
 pub(crate) const PLACE: &str = "/admin/assets/";
 
-/// In such an order that each imports only those before it.
+/// Ordered so that each file imports only earlier ones.
 const SOURCES: [(&str, &str, &str); 6] = [
     ("page.css", "text/css; charset=utf-8", include_str!("../../assets/page.css")),
     ("mark.svg", "image/svg+xml", include_str!("../../assets/mark.svg")),
@@ -28,7 +28,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 struct Asset {
     name: &'static str,
-    /// With its hash.
+    /// File name with the content hash.
     file: String,
     kind: &'static str,
     plain: Bytes,
@@ -50,24 +50,24 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
     made
 });
 
-/// Packs once, when the hub starts, so it may take its time.
+/// Compresses once per process, so at the best level.
 fn pack(plain: &[u8]) -> Vec<u8> {
     let mut packer = GzEncoder::new(Vec::new(), Compression::best());
     let packed = packer.write_all(plain).and_then(|()| packer.finish());
-    // Writing to memory does not fail; if it did, an empty one is never chosen.
+    // Writing to memory does not fail; an empty result would never be served.
     packed.unwrap_or_default()
 }
 
-/// Returns the address of an asset, by its plain name. A name that does not exist leads nowhere, and a test finds it.
+/// Returns the URL of an asset by its plain name. A test checks that all names in templates exist.
 pub(crate) fn asset(name: &str) -> String {
     let file = ASSETS.iter().find(|asset| asset.name == name).map_or(name, |asset| &asset.file);
     format!("{PLACE}{file}")
 }
 
-/// Answers a request for an asset.
+/// Serves an asset.
 pub(crate) async fn serve(Path(file): Path<String>, headers: HeaderMap) -> Response<Body> {
     let Some(asset) = ASSETS.iter().find(|asset| asset.file == file) else {
-        let mut gone = Response::new(Body::from("There is no such file; load the page again.\n"));
+        let mut gone = Response::new(Body::from("No such file. Reload the page.\n"));
         *gone.status_mut() = StatusCode::NOT_FOUND;
         gone.headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

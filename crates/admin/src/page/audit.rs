@@ -1,86 +1,89 @@
-//! What happened.
+//! The Audit page: search, one call's history, and verification of the hash chain.
 
-use super::form::Form;
-use super::frame::{Frame, Place, Slip};
-use super::visit::{Order, Visit, shown, status_of};
-use super::words as w;
-use crate::Clean;
-use crate::desk::{AuditPage, AuditVerified, SearchAudit, Story};
+use super::form::FormFields;
+use super::formatting as w;
+use super::frame::{FormFeedback, NavSection, PageFrame};
+use super::page_request::{FormSubmission, PageRequest, render, status_of};
+use crate::RedactedValue;
+use crate::desk::{AuditPage, AuditVerification, CallHistory, SearchAudit};
 use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
 
-/// What a search can be narrowed by; also what leads from one part of the answer to the next.
+/// Search filters. The link to older records carries them on.
 const FILTERS: [&str; 7] = ["text", "client", "tool", "outcome", "since", "until", "call"];
 
 #[derive(Template)]
 #[template(path = "audit.html")]
 struct Page {
-    frame: Frame,
+    frame: PageFrame,
     page: Option<AuditPage>,
-    verified: Option<AuditVerified>,
-    /// Where the older records are.
+    verified: Option<AuditVerification>,
+    /// Link to the next page of older records.
     older: Option<String>,
 }
 
 #[derive(Template)]
 #[template(path = "story.html")]
-struct StoryPage {
-    frame: Frame,
-    story: Story,
+struct CallHistoryPage {
+    frame: PageFrame,
+    story: CallHistory,
 }
 
-pub(crate) async fn search(mut visit: Visit) -> Response {
+pub(crate) async fn search(mut visit: PageRequest) -> Response {
     let query = std::mem::take(&mut visit.query);
     show(&visit, query, None).await
 }
 
-pub(crate) async fn story(visit: Visit, Path(seq): Path<String>) -> Response {
+pub(crate) async fn story(visit: PageRequest, Path(seq): Path<String>) -> Response {
     let asked = match seq.parse() {
-        Ok(seq) => visit.counter().ask(|desk| desk.story(seq)).await.map_err(Clean::into_inner),
-        Err(_) => Err(Problem::not_found("a record has a number")),
+        Ok(seq) => {
+            visit.counter().ask(|desk| desk.call_history(seq)).await.map_err(RedactedValue::into_inner)
+        }
+        Err(_) => Err(Problem::not_found("no such record: a record ID is a number")),
     };
     match asked {
         Ok(story) => {
-            let frame = visit.frame(Place::Audit, None).await;
-            shown(StatusCode::OK, &StoryPage { frame, story: story.into_inner() })
+            let frame = visit.frame(NavSection::Audit, None).await;
+            render(StatusCode::OK, &CallHistoryPage { frame, story: story.into_inner() })
         }
-        Err(problem) => visit.trouble(Place::Audit, problem).await,
+        Err(problem) => visit.error_page(NavSection::Audit, problem).await,
     }
 }
 
-pub(crate) async fn verify(order: Order) -> Response {
-    let Order { visit, .. } = order;
+pub(crate) async fn verify(order: FormSubmission) -> Response {
+    let FormSubmission { visit, .. } = order;
     match visit.counter().ask(|desk| desk.verify_audit()).await {
-        Ok(verified) => show(&visit, Form::default(), Some(verified.into_inner())).await,
-        Err(problem) => visit.trouble(Place::Audit, problem.into_inner()).await,
+        Ok(verified) => show(&visit, FormFields::default(), Some(verified.into_inner())).await,
+        Err(problem) => visit.error_page(NavSection::Audit, problem.into_inner()).await,
     }
 }
 
-async fn show(visit: &Visit, query: Form, verified: Option<AuditVerified>) -> Response {
+async fn show(visit: &PageRequest, query: FormFields, verified: Option<AuditVerification>) -> Response {
     let found = match wanted(&query) {
         Ok(search) => {
             let asked = visit.counter().ask(|desk| desk.search_audit(search)).await;
-            asked.map(Clean::into_inner).map_err(Clean::into_inner)
+            asked.map(RedactedValue::into_inner).map_err(RedactedValue::into_inner)
         }
         Err(problem) => Err(problem),
     };
     let older = found.as_ref().ok().and_then(|page| page.cursor.as_ref()).map(|cursor| link(&query, cursor));
     let (page, slip) = match found {
-        Ok(page) => (Some(page), Slip::kept("search", query)),
-        Err(problem) => (None, Slip::wrong("search", problem, query)),
+        Ok(page) => (Some(page), FormFeedback::kept("search", query)),
+        Err(problem) => (None, FormFeedback::wrong("search", problem, query)),
     };
     let status = status_of(Some(&slip));
-    shown(status, &Page { frame: visit.frame(Place::Audit, Some(slip)).await, page, verified, older })
+    render(status, &Page { frame: visit.frame(NavSection::Audit, Some(slip)).await, page, verified, older })
 }
 
-fn wanted(query: &Form) -> Result<SearchAudit, Problem> {
+fn wanted(query: &FormFields) -> Result<SearchAudit, Problem> {
     Ok(SearchAudit {
         client: query.some("client"),
         tool: query.some("tool"),
-        outcome: query.some("outcome"),
+        // Outcomes may be typed as the page shows them: `Rate limited` is `rate_limited`.
+        outcome: query.some("outcome").map(|word| word.to_lowercase().replace(' ', "_")),
         since: query.some("since"),
         until: query.some("until"),
         text: query.some("text"),
@@ -90,7 +93,7 @@ fn wanted(query: &Form) -> Result<SearchAudit, Problem> {
     })
 }
 
-fn link(query: &Form, cursor: &str) -> String {
+fn link(query: &FormFields, cursor: &str) -> String {
     let mut link = format!("/admin/audit?cursor={}", w::url(cursor));
     for name in FILTERS {
         if let Some(value) = query.some(name) {

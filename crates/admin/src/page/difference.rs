@@ -1,83 +1,82 @@
-//! What changed between two texts, line by line and word by word.
+//! Line and word diff of two texts, for the page.
 
 use similar::{Algorithm, ChangeTag, TextDiff};
 use std::time::Duration;
 
-/// How many lines that did not change are shown around one that did.
+/// Context lines around a change.
 const CONTEXT_LINES: usize = 3;
-/// How many lines of a difference are shown. Nobody reads more of it; the whole texts are one click away.
+/// Lines of a diff shown. Longer diffs are not read; the full texts are one click away.
 const LINES_MAX: usize = 1500;
-/// How long to look for the shortest difference; after that, any correct one will do.
+/// Timeout of the search for a minimal diff; after it, any correct diff will do.
 const SEARCH_LIMIT: Duration = Duration::from_millis(150);
 
-/// What changed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Difference {
-    pub(crate) lines: Vec<Line>,
+pub(crate) struct RenderedDiff {
+    pub(crate) lines: Vec<RenderedDiffLine>,
     pub(crate) added: usize,
     pub(crate) cut: usize,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Line {
-    pub(crate) sign: Sign,
-    pub(crate) words: Vec<Words>,
+pub(crate) struct RenderedDiffLine {
+    pub(crate) sign: DiffSign,
+    pub(crate) words: Vec<DiffSpan>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sign {
+pub(crate) enum DiffSign {
     Same,
     Added,
     Cut,
-    /// Here lines are left out.
+    /// A gap: unchanged lines are not shown.
     Skipped,
 }
 
-/// Some words of a line, which all changed or all did not.
+/// A run of words in a line, all changed or all unchanged.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Words {
+pub(crate) struct DiffSpan {
     pub(crate) text: String,
     pub(crate) changed: bool,
 }
 
-impl Sign {
+impl DiffSign {
     pub(crate) fn class(self) -> &'static str {
         match self {
-            Sign::Same => "same",
-            Sign::Added => "added",
-            Sign::Cut => "cut",
-            Sign::Skipped => "skipped",
+            DiffSign::Same => "same",
+            DiffSign::Added => "added",
+            DiffSign::Cut => "cut",
+            DiffSign::Skipped => "skipped",
         }
     }
 
     pub(crate) fn is_cut(self) -> bool {
-        self == Sign::Cut
+        self == DiffSign::Cut
     }
 
     pub(crate) fn mark(self) -> &'static str {
         match self {
-            Sign::Added => "+",
-            Sign::Cut => "−",
-            Sign::Same | Sign::Skipped => " ",
+            DiffSign::Added => "+",
+            DiffSign::Cut => "−",
+            DiffSign::Same | DiffSign::Skipped => " ",
         }
     }
 
-    /// Returns what a screen reader says before the line.
+    /// Returns the screen reader prefix of the line.
     pub(crate) fn spoken(self) -> &'static str {
         match self {
-            Sign::Added => "added: ",
-            Sign::Cut => "removed: ",
-            Sign::Same | Sign::Skipped => "",
+            DiffSign::Added => "added: ",
+            DiffSign::Cut => "removed: ",
+            DiffSign::Same | DiffSign::Skipped => "",
         }
     }
 }
 
-impl Difference {
-    pub(crate) fn between(before: &str, after: &str) -> Difference {
+impl RenderedDiff {
+    pub(crate) fn between(before: &str, after: &str) -> RenderedDiff {
         let mut config = TextDiff::configure();
         config.algorithm(Algorithm::Patience).timeout(SEARCH_LIMIT);
         let diff = config.diff_lines(before, after);
-        let mut found = Difference { lines: Vec::new(), added: 0, cut: 0 };
+        let mut found = RenderedDiff { lines: Vec::new(), added: 0, cut: 0 };
         for (at, group) in diff.grouped_ops(CONTEXT_LINES).iter().enumerate() {
             let from = group.first().map_or(0, |op| op.old_range().start);
             if at > 0 || from > 0 {
@@ -85,22 +84,24 @@ impl Difference {
             }
             for change in group.iter().flat_map(|op| diff.iter_inline_changes(op)) {
                 if found.lines.len() >= LINES_MAX {
-                    found.skip("More changed than is shown here.");
+                    found.skip("Diff truncated.");
                     return found;
                 }
                 let sign = match change.tag() {
-                    ChangeTag::Equal => Sign::Same,
-                    ChangeTag::Insert => Sign::Added,
-                    ChangeTag::Delete => Sign::Cut,
+                    ChangeTag::Equal => DiffSign::Same,
+                    ChangeTag::Insert => DiffSign::Added,
+                    ChangeTag::Delete => DiffSign::Cut,
                 };
-                found.added += usize::from(sign == Sign::Added);
-                found.cut += usize::from(sign == Sign::Cut);
-                let words = change
-                    .iter_strings_lossy()
-                    .map(|(changed, text)| Words { text: text.trim_end_matches('\n').to_owned(), changed });
-                found
-                    .lines
-                    .push(Line { sign, words: words.filter(|words| !words.text.is_empty()).collect() });
+                found.added += usize::from(sign == DiffSign::Added);
+                found.cut += usize::from(sign == DiffSign::Cut);
+                let words = change.iter_strings_lossy().map(|(changed, text)| DiffSpan {
+                    text: text.trim_end_matches('\n').to_owned(),
+                    changed,
+                });
+                found.lines.push(RenderedDiffLine {
+                    sign,
+                    words: words.filter(|words| !words.text.is_empty()).collect(),
+                });
             }
         }
         found
@@ -111,8 +112,8 @@ impl Difference {
     }
 
     fn skip(&mut self, text: &str) {
-        let words = vec![Words { text: text.to_owned(), changed: false }];
-        self.lines.push(Line { sign: Sign::Skipped, words });
+        let words = vec![DiffSpan { text: text.to_owned(), changed: false }];
+        self.lines.push(RenderedDiffLine { sign: DiffSign::Skipped, words });
     }
 }
 
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     fn shown(before: &str, after: &str) -> Vec<String> {
-        let line = |line: &Line| {
+        let line = |line: &RenderedDiffLine| {
             let words: String = line
                 .words
                 .iter()
@@ -129,7 +130,7 @@ mod tests {
                 .collect();
             format!("{}{words}", line.sign.mark())
         };
-        Difference::between(before, after).lines.iter().map(line).collect()
+        RenderedDiff::between(before, after).lines.iter().map(line).collect()
     }
 
     #[test]
@@ -147,14 +148,14 @@ mod tests {
         let lines = shown(&before, &after);
         assert_eq!(lines.first().map(String::as_str), Some(" …"));
         assert_eq!(lines.len(), 1 + 3 + 2 + 3);
-        assert!(Difference::between(&before, &before).is_empty());
+        assert!(RenderedDiff::between(&before, &before).is_empty());
     }
 
     #[test]
     fn a_long_difference_ends() {
         let before: String = (0..9000).map(|n| format!("{n}\n")).collect();
-        let difference = Difference::between(&before, "");
+        let difference = RenderedDiff::between(&before, "");
         assert_eq!(difference.lines.len(), LINES_MAX + 1);
-        assert_eq!(difference.lines.last().unwrap().sign, Sign::Skipped);
+        assert_eq!(difference.lines.last().unwrap().sign, DiffSign::Skipped);
     }
 }

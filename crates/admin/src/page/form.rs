@@ -1,54 +1,58 @@
-//! What a browser sends: the fields of a form, or of a query.
+//! Form and query fields, URL-encoded, with bounds.
 
-use crate::problem::{Code, Problem};
+use crate::problem::{Problem, ProblemCode};
 use axum::body::Body;
 use http_body_util::{BodyExt, Limited};
 use zeroize::Zeroizing;
 
-/// How long a form may be. A script of the longest sort, with every byte as `%xx`.
+/// Size of a form: the largest script, with every byte percent-encoded.
 pub(crate) const FORM_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// How many fields a form may have. The longest has one for each argument of a tool.
+/// Fields of a form. The largest form has one for each argument of a tool.
 const FIELDS_MAX: usize = 500;
 
-/// Fields in the order in which they came. A value may be a password or a secret, so all are wiped.
+/// Fields in the order received. A value may be a password or a secret, so all are zeroized on drop.
 #[derive(Default)]
-pub(crate) struct Form(Vec<(String, Zeroizing<String>)>);
+pub(crate) struct FormFields(Vec<(String, Zeroizing<String>)>);
 
-impl Form {
-    pub(crate) fn parse(encoded: &[u8]) -> Result<Form, Problem> {
+impl FormFields {
+    pub(crate) fn parse(encoded: &[u8]) -> Result<FormFields, Problem> {
         let mut fields = Vec::new();
         for (name, value) in url::form_urlencoded::parse(encoded) {
             if fields.len() == FIELDS_MAX {
-                return Err(Problem::new(Code::TooLarge, format!("a form has at most {FIELDS_MAX} fields")));
+                return Err(Problem::new(
+                    ProblemCode::TooLarge,
+                    format!("too many form fields: the limit is {FIELDS_MAX}"),
+                ));
             }
-            // Browsers end the lines of a field with both.
+            // Browsers send CRLF line ends.
             fields.push((name.into_owned(), Zeroizing::new(value.replace("\r\n", "\n"))));
         }
-        Ok(Form(fields))
+        Ok(FormFields(fields))
     }
 
-    pub(crate) async fn read(body: Body) -> Result<Form, Problem> {
+    pub(crate) async fn read(body: Body) -> Result<FormFields, Problem> {
         match Limited::new(body, FORM_BYTES_MAX).collect().await {
-            Ok(whole) => Form::parse(&Zeroizing::new(whole.to_bytes().to_vec())),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                Err(Problem::new(Code::TooLarge, format!("a form has at most {FORM_BYTES_MAX} bytes")))
-            }
-            Err(_) => Err(Problem::invalid("the form did not arrive whole").hint("send it again")),
+            Ok(whole) => FormFields::parse(&Zeroizing::new(whole.to_bytes().to_vec())),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Problem::new(
+                ProblemCode::TooLarge,
+                format!("the form is too large: the limit is {FORM_BYTES_MAX} bytes"),
+            )),
+            Err(_) => Err(Problem::invalid("the form upload was interrupted").hint("submit it again")),
         }
     }
 
-    /// Returns the value of a field; nothing, if it is not there.
+    /// Returns the value of a field, or an empty string.
     pub(crate) fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value)
     }
 
-    /// Returns the value of a field that says something.
+    /// Returns the trimmed value of a field that is not blank.
     pub(crate) fn some(&self, name: &str) -> Option<String> {
         let value = self.get(name).trim();
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    /// Returns the values of all fields of that name: boxes that are ticked.
+    /// Returns the values of all fields of that name: ticked checkboxes.
     pub(crate) fn all(&self, name: &str) -> Vec<String> {
         self.0.iter().filter(|(own, _)| own == name).map(|(_, value)| value.to_string()).collect()
     }
@@ -57,23 +61,23 @@ impl Form {
         self.0.iter().any(|(own, found)| own == name && found.as_str() == value)
     }
 
-    /// Returns what stands on the lines of a field.
+    /// Returns the non-empty lines of a field.
     pub(crate) fn lines(&self, name: &str) -> Vec<String> {
         self.get(name).lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns what stands in a field between spaces or commas.
+    /// Returns the words of a field, separated by spaces or commas.
     pub(crate) fn words(&self, name: &str) -> Vec<String> {
         let words = self.get(name).split(|c: char| c.is_whitespace() || c == ',');
         words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns a number, if there is one.
+    /// Returns a field parsed as a number, if it is not blank.
     pub(crate) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
         self.parsed(name, "a number")
     }
 
-    /// Returns what stands in a field, if anything does, and it is `expected`.
+    /// Parses a field that is not blank; the error names the `expected` kind of value.
     pub(crate) fn parsed<T: std::str::FromStr>(
         &self,
         name: &str,
@@ -86,7 +90,7 @@ impl Form {
         })
     }
 
-    /// Returns the pairs on the lines of a field, around the first `between`.
+    /// Returns the `key between value` pairs of a field, one per line.
     pub(crate) fn pairs(
         &self,
         name: &str,
@@ -94,7 +98,9 @@ impl Form {
     ) -> Result<std::collections::BTreeMap<String, String>, Problem> {
         let pair = |line: String| match line.split_once(between) {
             Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
-            None => Err(Problem::invalid(format!("a line of `{name}` has no `{between}`"))),
+            None => Err(Problem::invalid(format!(
+                "a line of `{name}` has no `{between}`; write one pair per line"
+            ))),
         };
         self.lines(name).into_iter().map(pair).collect()
     }
@@ -106,8 +112,9 @@ mod tests {
 
     #[test]
     fn fields_are_read_as_browsers_send_them() {
-        let form = Form::parse(b"name=a+b%26&x=1&x=2&args=one%0D%0A%0D%0A+two&env=A%3D1%0AB%3Dx%3Dy&n=7&e=")
-            .unwrap();
+        let form =
+            FormFields::parse(b"name=a+b%26&x=1&x=2&args=one%0D%0A%0D%0A+two&env=A%3D1%0AB%3Dx%3Dy&n=7&e=")
+                .unwrap();
         assert_eq!(form.get("name"), "a b&");
         assert_eq!(form.get("gone"), "");
         assert_eq!(form.some("e"), None);
@@ -122,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_form_has_a_bound() {
-        assert!(Form::parse("a=1&".repeat(FIELDS_MAX).as_bytes()).is_ok());
-        assert!(Form::parse("a=1&".repeat(FIELDS_MAX + 1).as_bytes()).is_err());
+        assert!(FormFields::parse("a=1&".repeat(FIELDS_MAX).as_bytes()).is_ok());
+        assert!(FormFields::parse("a=1&".repeat(FIELDS_MAX + 1).as_bytes()).is_err());
     }
 }

@@ -1,13 +1,12 @@
-//! The live stream of the page.
+//! Server-sent events for the page.
 //!
-//! It is not the stream of the API: that one tells each event by itself, as data. This one tells what the page shows,
-//! ready to be shown, several times a second at most, so that five hundred calls a second are a few messages, and the
-//! script has nothing to decide.
+//! Unlike the event stream of the API, which sends each event as data, this one sends finished rows, coalesced to a few
+//! messages per second: 500 calls per second stay a few messages, and the page script only inserts them.
 
-use super::rows::{Hour, Row};
-use super::visit::Visit;
-use crate::desk::Event;
-use crate::{Clean, Listening};
+use super::page_request::PageRequest;
+use super::rows::{CallRow, HourStats};
+use crate::desk::AdminEvent;
+use crate::{RedactedEventStream, RedactedValue};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -19,31 +18,32 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// How long events are gathered before they are told. Faster than anybody reads.
+/// How long events are coalesced before they are sent. Faster than a person reads.
 const GATHER: Duration = Duration::from_millis(120);
-/// How often the plots are told, and whether somebody is still signed in is looked up.
+/// How often plots are sent and the session is checked again.
 const EVERY: Duration = Duration::from_secs(5);
-/// How many calls one message tells. The page shows no more.
+/// Calls in one message. The page shows no more.
 const CALLS_MAX: usize = 200;
 
-/// What a stream knows from one message to the next.
-struct Live {
-    visit: Visit,
-    events: Listening,
+/// State of one stream.
+struct PageLiveStream {
+    visit: PageRequest,
+    events: RedactedEventStream,
     next_hour: Instant,
     begun: bool,
     closing: CancellationToken,
     _place: OwnedSemaphorePermit,
 }
 
-pub(crate) async fn stream(visit: Visit) -> Response {
+pub(crate) async fn stream(visit: PageRequest) -> Response {
     let Ok(place) = visit.pages().streams.clone().try_acquire_owned() else {
-        return (StatusCode::TOO_MANY_REQUESTS, "Too many pages watch already; close some.\n")
+        return (StatusCode::TOO_MANY_REQUESTS, "Too many open live pages. Close some and reload.\n")
             .into_response();
     };
     let closing = visit.pages().closing.clone();
     let events = visit.counter().listen();
-    let live = Live { visit, events, closing, next_hour: Instant::now(), begun: false, _place: place };
+    let live =
+        PageLiveStream { visit, events, closing, next_hour: Instant::now(), begun: false, _place: place };
     let messages = stream::unfold(live, |mut live| async move {
         let message = live.next().await?;
         Some((Ok::<Bytes, std::convert::Infallible>(message.into()), live))
@@ -52,13 +52,13 @@ pub(crate) async fn stream(visit: Visit) -> Response {
     ([(header::CONTENT_TYPE, kind)], Body::from_stream(messages)).into_response()
 }
 
-impl Live {
-    /// Waits for something to tell; `None` ends the stream.
+impl PageLiveStream {
+    /// Waits for the next message; `None` ends the stream.
     async fn next(&mut self) -> Option<String> {
         if !self.begun {
             self.begun = true;
             let mut message = String::from("retry: 2000\n\n");
-            self.tell_waiting(&mut message).await;
+            self.send_waiting(&mut message).await;
             return Some(message);
         }
         let mut message = String::new();
@@ -80,35 +80,40 @@ impl Live {
                 }
                 let overview = self.visit.counter().ask(|desk| desk.overview()).await;
                 match overview {
-                    Ok(overview) => tell(&mut message, "hour", &Hour::of(&overview).told()),
-                    // Something must be told, or nobody notices when the reader has gone.
-                    Err(_) => message.push_str(": still here\n\n"),
+                    Ok(overview) => push_event(&mut message, "hour", &HourStats::of(&overview).to_json()),
+                    // A comment keeps the stream alive: a closed connection is noticed only by writing to it.
+                    Err(_) => message.push_str(": keep-alive\n\n"),
                 }
             }
         }
         Some(message)
     }
 
-    /// Takes what happens for a moment, and tells it together. A call that began and ended is told once.
-    async fn gather(&mut self, first: Clean<Event>, until: Instant, message: &mut String) -> Option<()> {
-        let mut calls: BTreeMap<u64, Row> = BTreeMap::new();
+    /// Coalesces events until `until`. A call that began and ended meanwhile is sent once.
+    async fn gather(
+        &mut self,
+        first: RedactedValue<AdminEvent>,
+        until: Instant,
+        message: &mut String,
+    ) -> Option<()> {
+        let mut calls: BTreeMap<u64, CallRow> = BTreeMap::new();
         let mut missed = 0;
         let mut waiting = None;
         let mut scripts = false;
         let mut event = first;
         loop {
             match &*event {
-                Event::CallOpened(line) | Event::CallClosed(line) => {
-                    calls.insert(line.call, Row::of(line));
+                AdminEvent::CallOpened(line) | AdminEvent::CallClosed(line) => {
+                    calls.insert(line.call, CallRow::of(line));
                     if calls.len() > CALLS_MAX {
                         calls.pop_first();
                         missed += 1;
                     }
                 }
-                Event::Approvals { waiting: now } => waiting = Some(*now),
-                Event::Missed { count } => missed += count,
-                Event::Script { .. } => scripts = true,
-                Event::Server(_) => {}
+                AdminEvent::Approvals { waiting: now } => waiting = Some(*now),
+                AdminEvent::Missed { count } => missed += count,
+                AdminEvent::Script { .. } => scripts = true,
+                AdminEvent::Server(_) => {}
             }
             match timeout_at(until, self.events.next()).await {
                 Ok(Some(next)) => event = next,
@@ -117,32 +122,32 @@ impl Live {
             }
         }
         if !calls.is_empty() {
-            tell(message, "calls", &calls.into_values().collect::<Vec<_>>());
+            push_event(message, "calls", &calls.into_values().collect::<Vec<_>>());
         }
         if let Some(waiting) = waiting {
-            tell(message, "waiting", &waiting);
+            push_event(message, "waiting", &waiting);
         }
         if scripts {
-            self.tell_waiting(message).await;
+            self.send_waiting(message).await;
         }
         if missed > 0 {
-            tell(message, "missed", &missed);
+            push_event(message, "missed", &missed);
         }
         Some(())
     }
 
-    async fn tell_waiting(&mut self, message: &mut String) {
+    async fn send_waiting(&mut self, message: &mut String) {
         if let Ok(overview) = self.visit.counter().ask(|desk| desk.overview()).await {
-            tell(message, "waiting", &overview.approvals_waiting);
+            push_event(message, "waiting", &overview.approvals_waiting);
             if let Some(scripts) = overview.scripts_waiting {
-                tell(message, "scripts", &scripts);
+                push_event(message, "scripts", &scripts);
             }
         }
     }
 }
 
-fn tell(message: &mut String, event: &str, data: &impl Serialize) {
-    // JSON has no line ends of its own, so one line it is.
+fn push_event(message: &mut String, event: &str, data: &impl Serialize) {
+    // Compact JSON has no line breaks, so one `data:` line is enough.
     if let Ok(data) = serde_json::to_string(data) {
         message.push_str(&format!("event: {event}\ndata: {data}\n\n"));
     }

@@ -1,5 +1,4 @@
-//! Small plots of the last hour, as paths for SVG. The shapes are made here only: the page draws them when it is
-//! made, and its script draws them again from the same paths.
+//! SVG paths of the plots of the last hour. The page and the live stream use the same paths.
 
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -15,7 +14,7 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// Draws values from left to right; the highest possible is `top`.
+    /// Draws values from left to right; `top` is the top of the axis.
     pub(crate) fn of(values: &[f64], top: f64) -> Plot {
         let mut line = String::new();
         let step = WIDTH / (values.len().max(2) - 1) as f64;
@@ -33,7 +32,7 @@ impl Plot {
     }
 }
 
-/// Returns the next number above that a person would put at the top of an axis.
+/// Returns a round number for the top of the axis.
 pub(crate) fn top_of(values: &[f64]) -> f64 {
     let highest = values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
     if highest <= 0.0 {

@@ -1,19 +1,19 @@
-//! Calls and the last hour as they are shown: made once, for the page and for its live stream.
+//! View models of calls and of the last hour, shared by the page and its live stream.
 
+use super::formatting::{hour, label, short, tone_of_outcome, took};
+use super::html_escaper::{revealed, visible};
 use super::plot::{Plot, top_of};
-use super::visible::{revealed, visible};
-use super::words::{hour, short, tone_of_outcome, took};
-use crate::desk::{CallLine, Minute, Overview};
+use crate::desk::{CallView, MinuteSummary, Overview};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// How many minutes a plot shows.
+/// Minutes that a plot shows.
 const MINUTES: usize = 60;
 
-/// One call. Every text in it is ready to be shown.
+/// One call. Invisible characters in its texts are already marked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Row {
+pub(crate) struct CallRow {
     pub(crate) call: u64,
     pub(crate) time: String,
     pub(crate) client: String,
@@ -25,15 +25,17 @@ pub(crate) struct Row {
     pub(crate) ended: bool,
 }
 
-impl Row {
-    pub(crate) fn of(line: &CallLine) -> Row {
+impl CallRow {
+    pub(crate) fn of(line: &CallView) -> CallRow {
         let what =
             if line.kind == "tool" { line.target.clone() } else { format!("{} {}", line.kind, line.target) };
         let (outcome, tone, took) = match &line.end {
-            Some(end) => (visible(&end.outcome), tone_of_outcome(&end.outcome), took(end.duration_us)),
-            None => ("running".to_owned(), "on", String::new()),
+            Some(end) => {
+                (visible(&label(&end.outcome)), tone_of_outcome(&end.outcome), took(end.duration_us))
+            }
+            None => ("Running".to_owned(), "on", String::new()),
         };
-        Row {
+        CallRow {
             call: line.call,
             time: hour(line.at),
             client: visible(&line.client),
@@ -47,9 +49,9 @@ impl Row {
     }
 }
 
-/// The last hour in plots and figures.
+/// Plots and figures of the last hour.
 #[derive(Debug, Default)]
-pub(crate) struct Hour {
+pub(crate) struct HourStats {
     pub(crate) calls: Plot,
     pub(crate) errors: Plot,
     pub(crate) p50_plot: Plot,
@@ -63,10 +65,10 @@ pub(crate) struct Hour {
     open: usize,
 }
 
-impl Hour {
-    pub(crate) fn of(overview: &Overview) -> Hour {
-        let at = |minute: &Minute| minutes_before(overview.now, minute.at);
-        let series = |value: fn(&Minute) -> f64| {
+impl HourStats {
+    pub(crate) fn of(overview: &Overview) -> HourStats {
+        let at = |minute: &MinuteSummary| minutes_before(overview.now, minute.at);
+        let series = |value: fn(&MinuteSummary) -> f64| {
             let mut values = [0.0; MINUTES];
             for minute in &overview.minutes {
                 if let Some(place) = at(minute).and_then(|before| values.get_mut(MINUTES - 1 - before)) {
@@ -85,7 +87,7 @@ impl Hour {
             .iter()
             .fold((0, 0), |(calls, errors), minute| (calls + minute.calls, errors + minute.errors));
         let last = overview.minutes.last();
-        Hour {
+        HourStats {
             calls: Plot::of(&calls, top_of(&calls)),
             errors: Plot::of(&errors, 1.0),
             p50_plot: Plot::of(&p50, latency_top),
@@ -100,8 +102,8 @@ impl Hour {
         }
     }
 
-    /// The same for the script: paths and texts by the names that the page has for them.
-    pub(crate) fn told(&self) -> Value {
+    /// The same for the page script, by the `data-plot` and `data-figure` names of the page.
+    pub(crate) fn to_json(&self) -> Value {
         let path =
             |plot: &Plot, second: &str| json!({ "line": plot.line, "area": plot.area, "second": second });
         json!({
@@ -123,7 +125,7 @@ impl Hour {
     }
 }
 
-/// Returns how many minutes before the one of now a minute is, if it is one of the last hour.
+/// Returns how many minutes ago a minute was, if it is within the last hour.
 fn minutes_before(now: Timestamp, then: Timestamp) -> Option<usize> {
     let before = now.as_second().div_euclid(60) - then.as_second().div_euclid(60);
     usize::try_from(before).ok().filter(|before| *before < MINUTES)
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn overview(minutes: Vec<Minute>) -> Overview {
+    fn overview(minutes: Vec<MinuteSummary>) -> Overview {
         let now: Timestamp = "2026-11-16T08:00:30Z".parse().unwrap();
         Overview {
             version: String::new(),
@@ -160,13 +162,13 @@ mod tests {
         }
     }
 
-    fn minute(at: &str, calls: u64, errors: u64) -> Minute {
-        Minute { at: at.parse().unwrap(), calls, errors, p50_us: 1500, p95_us: 9000 }
+    fn minute(at: &str, calls: u64, errors: u64) -> MinuteSummary {
+        MinuteSummary { at: at.parse().unwrap(), calls, errors, p50_us: 1500, p95_us: 9000 }
     }
 
     #[test]
     fn minutes_stand_where_they_were() {
-        let hour = Hour::of(&overview(vec![
+        let hour = HourStats::of(&overview(vec![
             minute("2026-11-16T07:00:00Z", 99, 0),
             minute("2026-11-16T07:01:00Z", 5, 5),
             minute("2026-11-16T08:00:00Z", 10, 0),
@@ -180,7 +182,7 @@ mod tests {
 
     #[test]
     fn an_hour_in_which_nothing_happened_is_flat() {
-        let hour = Hour::of(&overview(Vec::new()));
+        let hour = HourStats::of(&overview(Vec::new()));
         assert!(!hour.calls.line.contains("2.0L"));
         assert_eq!((hour.calls_now, hour.errors_share.as_str(), hour.p50.as_str()), (0, "0", "–"));
     }

@@ -1,66 +1,66 @@
-//! A form made from the schema of a tool's arguments, and arguments made from what was put in.
+//! Forms from a tool's input schema, and arguments from a submitted form.
 //!
-//! Fields for what people type often: text, numbers, choices, lists of words. Everything else is a field for JSON, and
-//! beside the whole form there is one field for all arguments as JSON, so whatever a schema says can be sent.
+//! Text, numbers, enums and lists of strings have fields of their own; every other type is a JSON field. A raw JSON
+//! field takes all arguments at once, so a call with any schema can be sent.
 
-use super::form::Form;
+use super::form::FormFields;
 use crate::problem::Problem;
 use portcullis_core::json::printable;
 use serde_json::{Map, Value};
 
-/// What is in front of the name of a field, so that no argument is taken for a field of ours.
+/// Prefix of argument fields, so no argument collides with a field such as `csrf`.
 const PREFIX: &str = "arg.";
-/// A schema with more is for JSON.
+/// A schema with more properties has the raw JSON field only.
 const FIELDS_MAX: usize = 60;
 const CHOICES_MAX: usize = 200;
 
 pub(crate) struct SchemaForm {
-    pub(crate) fields: Vec<Field>,
-    /// The schema does not say which arguments there are.
+    pub(crate) fields: Vec<SchemaField>,
+    /// The schema names no arguments.
     pub(crate) only_raw: bool,
-    /// The last try was made with JSON.
+    /// The last call used the raw JSON field.
     pub(crate) was_raw: bool,
     pub(crate) raw: String,
 }
 
-pub(crate) struct Field {
+pub(crate) struct SchemaField {
     pub(crate) id: String,
-    /// The name in the form.
+    /// The form field.
     pub(crate) key: String,
-    /// The name of the argument.
+    /// The argument.
     pub(crate) name: String,
     pub(crate) required: bool,
     pub(crate) hint: String,
-    pub(crate) input: Input,
+    pub(crate) input: FieldInput,
     pub(crate) value: String,
 }
 
-impl Field {
+impl SchemaField {
     pub(crate) fn has_hint(&self) -> bool {
         !self.hint.is_empty()
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Input {
+pub(crate) enum FieldInput {
     Text,
     Number,
-    Choice(Vec<Choice>),
-    /// One text on each line.
+    Choice(Vec<FieldChoice>),
+    /// One string per line.
     Lines,
     Json,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Choice {
+pub(crate) struct FieldChoice {
     /// As JSON.
     pub(crate) value: String,
     pub(crate) label: String,
 }
 
 impl SchemaForm {
-    /// Makes the form, with what was put in the last time.
-    pub(crate) fn of(schema: &Value, given: Option<&Form>) -> SchemaForm {
+    /// Builds the form, filled with the last submission.
+    pub(crate) fn of(schema: &Value, given: Option<&FormFields>) -> SchemaForm {
         let properties = properties(schema);
         let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
         let only_raw = properties.len() > FIELDS_MAX
@@ -75,7 +75,7 @@ impl SchemaForm {
                 (None, None) => String::new(),
             };
             let required = required(schema).any(|one| one == name);
-            Field {
+            SchemaField {
                 id: format!("arg-{at}"),
                 hint: hint(schema_of, &input),
                 name: name.clone(),
@@ -93,8 +93,8 @@ impl SchemaForm {
     }
 }
 
-/// Returns the arguments that a form was filled with.
-pub(crate) fn arguments(schema: &Value, form: &Form) -> Result<Value, Problem> {
+/// Returns the arguments of a submitted form.
+pub(crate) fn arguments(schema: &Value, form: &FormFields) -> Result<Value, Problem> {
     if form.has("with", "raw") {
         return parse("the arguments", form.get("raw"));
     }
@@ -102,18 +102,20 @@ pub(crate) fn arguments(schema: &Value, form: &Form) -> Result<Value, Problem> {
     for (name, schema_of) in properties(schema).iter().take(FIELDS_MAX) {
         let text = form.get(&format!("{PREFIX}{name}"));
         let input = input_for(schema_of);
-        // A field that nobody filled is an argument that is left out, except for a text that has to be there.
+        // An empty field omits the argument, except for a required string, which may be empty.
         let is_required = required(schema).any(|one| one == name);
-        if text.is_empty() && !(is_required && input == Input::Text) {
+        if text.is_empty() && !(is_required && input == FieldInput::Text) {
             continue;
         }
         let value = match input {
-            Input::Text => Value::from(text),
-            Input::Lines => {
+            FieldInput::Text => Value::from(text),
+            FieldInput::Lines => {
                 let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
                 Value::Array(lines.map(Value::from).collect())
             }
-            Input::Number | Input::Choice(_) | Input::Json => parse(&format!("`{}`", printable(name)), text)?,
+            FieldInput::Number | FieldInput::Choice(_) | FieldInput::Json => {
+                parse(&format!("`{}`", printable(name)), text)?
+            }
         };
         arguments.insert(name.clone(), value);
     }
@@ -122,7 +124,7 @@ pub(crate) fn arguments(schema: &Value, form: &Form) -> Result<Value, Problem> {
 
 fn parse(what: &str, text: &str) -> Result<Value, Problem> {
     portcullis_core::json::parse_strict(text)
-        .map_err(|error| Problem::invalid(format!("{what}: {error}")).hint("write it as JSON"))
+        .map_err(|error| Problem::invalid(format!("{what}: {error}")).hint("enter valid JSON"))
 }
 
 fn properties(schema: &Value) -> Map<String, Value> {
@@ -138,7 +140,7 @@ fn required(schema: &Value) -> impl Iterator<Item = &str> {
     schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns the one type that something else than `null` has.
+/// Returns the only type besides `null`.
 fn type_of(schema: &Value) -> Option<&str> {
     match schema.get("type")? {
         Value::String(one) => Some(one),
@@ -151,8 +153,8 @@ fn type_of(schema: &Value) -> Option<&str> {
     }
 }
 
-fn input_for(schema: &Value) -> Input {
-    let choice = |value: &Value| Choice {
+fn input_for(schema: &Value) -> FieldInput {
+    let choice = |value: &Value| FieldChoice {
         value: value.to_string(),
         label: value.as_str().map_or_else(|| value.to_string(), str::to_owned),
     };
@@ -160,16 +162,16 @@ fn input_for(schema: &Value) -> Input {
         && !values.is_empty()
         && values.len() <= CHOICES_MAX
     {
-        return Input::Choice(values.iter().map(choice).collect());
+        return FieldInput::Choice(values.iter().map(choice).collect());
     }
     match type_of(schema) {
-        Some("string") => Input::Text,
-        Some("integer" | "number") => Input::Number,
-        Some("boolean") => Input::Choice([true, false].map(|value| choice(&value.into())).to_vec()),
+        Some("string") => FieldInput::Text,
+        Some("integer" | "number") => FieldInput::Number,
+        Some("boolean") => FieldInput::Choice([true, false].map(|value| choice(&value.into())).to_vec()),
         Some("array") if schema.get("items").and_then(type_of) == Some("string") && !has_enum(schema) => {
-            Input::Lines
+            FieldInput::Lines
         }
-        _ => Input::Json,
+        _ => FieldInput::Json,
     }
 }
 
@@ -177,23 +179,23 @@ fn has_enum(schema: &Value) -> bool {
     schema.get("items").is_some_and(|items| items.get("enum").is_some())
 }
 
-/// Returns a value as it stands in its field.
-fn written(value: &Value, input: &Input) -> String {
+/// Formats a value for its field.
+fn written(value: &Value, input: &FieldInput) -> String {
     match (input, value) {
-        (Input::Text, Value::String(text)) => text.clone(),
-        (Input::Lines, Value::Array(items)) => {
+        (FieldInput::Text, Value::String(text)) => text.clone(),
+        (FieldInput::Lines, Value::Array(items)) => {
             items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
         }
         _ => value.to_string(),
     }
 }
 
-fn hint(schema: &Value, input: &Input) -> String {
+fn hint(schema: &Value, input: &FieldInput) -> String {
     let said = schema.get("description").and_then(Value::as_str).unwrap_or_default();
     let how = match input {
-        Input::Lines => "One on each line.",
-        Input::Json => "As JSON.",
-        Input::Text | Input::Number | Input::Choice(_) => "",
+        FieldInput::Lines => "One per line.",
+        FieldInput::Json => "JSON.",
+        FieldInput::Text | FieldInput::Number | FieldInput::Choice(_) => "",
     };
     [said, how].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
@@ -239,23 +241,23 @@ mod tests {
                 ("raw", false, "")
             ]
         );
-        assert!(matches!(&form.fields[2].input, Input::Choice(choices) if choices.len() == 3));
-        assert_eq!(form.fields[5].input, Input::Lines);
-        assert_eq!(form.fields[6].hint, "As JSON.");
+        assert!(matches!(&form.fields[2].input, FieldInput::Choice(choices) if choices.len() == 3));
+        assert_eq!(form.fields[5].input, FieldInput::Lines);
+        assert_eq!(form.fields[6].hint, "JSON.");
     }
 
     #[test]
     fn what_was_put_in_becomes_arguments() {
-        let form = Form::parse(
+        let form = FormFields::parse(
             b"with=fields&arg.path=a.txt&arg.content=&arg.mode=3&arg.limit=5&arg.deep=true&arg.tags=x%0Ay&arg.where={\"a\":1}&arg.raw=&arg.other=1",
         );
         assert_eq!(
             arguments(&schema(), &form.unwrap()).unwrap(),
             json!({ "path": "a.txt", "content": "", "mode": 3, "limit": 5, "deep": true, "tags": ["x", "y"], "where": { "a": 1 } })
         );
-        let wrong = Form::parse(b"with=fields&arg.limit=many").unwrap();
+        let wrong = FormFields::parse(b"with=fields&arg.limit=many").unwrap();
         assert!(arguments(&schema(), &wrong).unwrap_err().message.starts_with("`limit`: "));
-        let raw = Form::parse(b"with=raw&raw=[1]&arg.path=x").unwrap();
+        let raw = FormFields::parse(b"with=raw&raw=[1]&arg.path=x").unwrap();
         assert_eq!(arguments(&schema(), &raw).unwrap(), json!([1]));
     }
 

@@ -1,11 +1,11 @@
-//! Values that agents may use and nobody may read.
+//! The Secrets page: names, allowed hosts, write-only values.
 
-use super::form::Form;
-use super::frame::{Frame, Place, Slip};
-use super::visit::{Order, Visit, shown, status_of};
-use super::words as w;
-use crate::Clean;
-use crate::desk::{GrantSecret, SecretShown, SecretValue, SetSecret};
+use super::form::FormFields;
+use super::formatting as w;
+use super::frame::{FormFeedback, NavSection, PageFrame};
+use super::page_request::{FormSubmission, PageRequest, render, status_of};
+use crate::RedactedValue;
+use crate::desk::{GrantSecret, SecretValue, SecretView, SetSecret};
 use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
@@ -16,68 +16,68 @@ use zeroize::Zeroizing;
 #[derive(Template)]
 #[template(path = "secrets.html")]
 struct Page {
-    frame: Frame,
-    secrets: Vec<SecretShown>,
+    frame: PageFrame,
+    secrets: Vec<SecretView>,
 }
 
-pub(crate) async fn list(visit: Visit) -> Response {
+pub(crate) async fn list(visit: PageRequest) -> Response {
     show(&visit, None).await
 }
 
-pub(crate) async fn add(order: Order) -> Response {
-    let Order { visit, form } = order;
+pub(crate) async fn add(order: FormSubmission) -> Response {
+    let FormSubmission { visit, form } = order;
     let name = form.get("name").trim().to_owned();
     match changed(&visit, &name, "add", &form).await {
         Ok(said) => visit.done(said, "/admin/secrets"),
-        Err(problem) => show(&visit, Some(Slip::wrong("add", problem, form))).await,
+        Err(problem) => show(&visit, Some(FormFeedback::wrong("add", problem, form))).await,
     }
 }
 
-pub(crate) async fn change(Path(name): Path<String>, order: Order) -> Response {
-    let Order { visit, form } = order;
+pub(crate) async fn change(Path(name): Path<String>, order: FormSubmission) -> Response {
+    let FormSubmission { visit, form } = order;
     match changed(&visit, &name, form.get("do"), &form).await {
         Ok(said) => visit.done(said, "/admin/secrets"),
-        Err(problem) => show(&visit, Some(Slip::wrong(name, problem, form))).await,
+        Err(problem) => show(&visit, Some(FormFeedback::wrong(name, problem, form))).await,
     }
 }
 
-async fn changed(visit: &Visit, name: &str, what: &str, form: &Form) -> Result<String, Problem> {
+async fn changed(visit: &PageRequest, name: &str, what: &str, form: &FormFields) -> Result<String, Problem> {
     let (own, by) = (name.to_owned(), visit.actor());
     let counter = visit.counter();
     match what {
         "add" | "set" => {
-            // A new name without a place is one that only the configuration uses; an old one keeps its places.
+            // A new secret without hosts is used by the configuration only; replacing a value keeps its hosts.
             let grants = (what == "add").then(|| form.lines("grants"));
             let new = SetSecret { value: value(form), grants, weak: form.get("weak") == "yes" };
             let asked = counter.ask(|desk| desk.set_secret(own, new, by)).await;
-            asked.map(|secret| format!("Secret `{}` is set.", secret.name)).map_err(Clean::into_inner)
+            asked.map(|secret| format!("Saved secret `{}`.", secret.name)).map_err(RedactedValue::into_inner)
         }
         "grant" => {
             let grants = GrantSecret { grants: form.lines("grants") };
             let asked = counter.ask(|desk| desk.grant_secret(own, grants, by)).await;
             asked
-                .map(|secret| format!("Where secret `{}` may be sent is changed.", secret.name))
-                .map_err(Clean::into_inner)
+                .map(|secret| format!("Updated the allowed hosts of secret `{}`.", secret.name))
+                .map_err(RedactedValue::into_inner)
         }
         "remove" => {
             let asked = counter.ask(|desk| desk.remove_secret(own, by)).await;
-            asked.map(|done| done.said.clone()).map_err(Clean::into_inner)
+            asked.map(|done| done.said.clone()).map_err(RedactedValue::into_inner)
         }
-        _ => Err(super::unknown_order()),
+        _ => Err(super::unknown_action()),
     }
 }
 
-fn value(form: &Form) -> SecretValue {
+fn value(form: &FormFields) -> SecretValue {
     SecretValue(Secret::new(Zeroizing::new(form.get("value").to_owned())))
 }
 
-async fn show(visit: &Visit, slip: Option<Slip>) -> Response {
+async fn show(visit: &PageRequest, slip: Option<FormFeedback>) -> Response {
     let status = status_of(slip.as_ref());
     match visit.counter().ask(|desk| desk.secrets()).await {
         Ok(secrets) => {
-            let frame = visit.frame(Place::Secrets, slip).await;
-            shown(status, &Page { frame, secrets: secrets.into_inner().secrets })
+            let frame = visit.frame(NavSection::Secrets, slip).await;
+            render(status, &Page { frame, secrets: secrets.into_inner().secrets })
         }
-        Err(problem) => visit.trouble(Place::Secrets, problem.into_inner()).await,
+        Err(problem) => visit.error_page(NavSection::Secrets, problem.into_inner()).await,
     }
 }

@@ -1,15 +1,15 @@
-//! The servers behind the hub.
+//! The Servers page: upstream servers, their review and trust, adding and importing.
 
-use super::form::Form;
-use super::frame::{Frame, Place, Slip};
-use super::visit::{Order, Visit, shown, status_of};
-use super::words as w;
-use crate::Clean;
+use super::form::FormFields;
+use super::formatting as w;
+use super::frame::{FormFeedback, NavSection, PageFrame};
+use super::page_request::{FormSubmission, PageRequest, render, status_of};
+use crate::RedactedValue;
 use crate::desk::{
-    AddServer, Done, ImportFrom, ImportServers, Importable, ServerShown, ServerWhole, SignInPage,
-    SwitchServer, TrustServer,
+    ActionReceipt, AddServer, ImportPreview, ImportServers, ImportSource, ServerDetail, ServerLoginUrl,
+    ServerView, SwitchServer, TrustServer,
 };
-use crate::problem::{Code, Problem};
+use crate::problem::{Problem, ProblemCode};
 use askama::Template;
 use axum::extract::Path;
 use axum::http::StatusCode;
@@ -17,109 +17,116 @@ use axum::response::Response;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a server that was just written into the configuration is waited for.
+/// How long to wait until the hub has loaded a server just written to the configuration.
 const KNOWN_WITHIN: Duration = Duration::from_secs(3);
-/// How often it is looked for meanwhile.
+/// Poll interval meanwhile.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(Template)]
 #[template(path = "servers.html")]
 struct List {
-    frame: Frame,
-    servers: Vec<ServerShown>,
-    importable: Option<Importable>,
+    frame: PageFrame,
+    servers: Vec<ServerView>,
+    importable: Option<ImportPreview>,
 }
 
 #[derive(Template)]
 #[template(path = "server.html")]
-struct One {
-    frame: Frame,
-    whole: ServerWhole,
-    /// Where somebody logs in who asked for it.
-    sign_in: Option<SignInPage>,
+struct ServerPage {
+    frame: PageFrame,
+    whole: ServerDetail,
+    /// The login URL, after a login was requested.
+    sign_in: Option<ServerLoginUrl>,
 }
 
-pub(crate) async fn list(visit: Visit) -> Response {
+pub(crate) async fn list(visit: PageRequest) -> Response {
     show_list(&visit, None, None).await
 }
 
-pub(crate) async fn one(visit: Visit, Path(name): Path<String>) -> Response {
+pub(crate) async fn one(visit: PageRequest, Path(name): Path<String>) -> Response {
     show_one(&visit, name, None, None).await
 }
 
-pub(crate) async fn add(order: Order) -> Response {
-    let Order { visit, form } = order;
+pub(crate) async fn add(order: FormSubmission) -> Response {
+    let FormSubmission { visit, form } = order;
     let actor = visit.actor();
     let added = match new_server(&form) {
-        Ok(new) => visit.counter().ask(|desk| desk.add_server(new, actor)).await.map_err(Clean::into_inner),
+        Ok(new) => {
+            visit.counter().ask(|desk| desk.add_server(new, actor)).await.map_err(RedactedValue::into_inner)
+        }
         Err(problem) => Err(problem),
     };
     match added {
         Ok(done) => {
             let name = form.get("name").trim();
-            until_known(&visit, name).await;
+            wait_until_loaded(&visit, name).await;
             visit.done(done.said.clone(), &place_of(name))
         }
-        Err(problem) => show_list(&visit, Some(Slip::wrong("add", problem, form)), None).await,
+        Err(problem) => show_list(&visit, Some(FormFeedback::wrong("add", problem, form)), None).await,
     }
 }
 
-pub(crate) async fn import(order: Order) -> Response {
-    let Order { visit, form } = order;
+pub(crate) async fn import(order: FormSubmission) -> Response {
+    let FormSubmission { visit, form } = order;
     let text = form.some("text");
     let actor = visit.actor();
     let asked = if form.get("do") == "take" {
         let wanted = ImportServers { text, only: form.all("only") };
         visit.counter().ask_configured(|desk| desk.import_servers(wanted, actor)).await
     } else {
-        visit.counter().ask_configured(|desk| desk.importable(ImportFrom { text })).await
+        visit.counter().ask_configured(|desk| desk.importable(ImportSource { text })).await
     };
     match asked {
         Ok(found) => match &found.written_to {
-            Some(file) => {
-                visit.done(format!("Taken over, into {file}. Look at it, then trust it."), "/admin/servers")
+            Some(file) => visit
+                .done(format!("Imported to {file}. Review the servers, then trust them."), "/admin/servers"),
+            None => {
+                show_list(&visit, Some(FormFeedback::kept("import", form)), Some(found.into_inner())).await
             }
-            None => show_list(&visit, Some(Slip::kept("import", form)), Some(found.into_inner())).await,
         },
         Err(problem) => {
-            show_list(&visit, Some(Slip::wrong("import", problem.into_inner(), form)), None).await
+            show_list(&visit, Some(FormFeedback::wrong("import", problem.into_inner(), form)), None).await
         }
     }
 }
 
-pub(crate) async fn change(Path(name): Path<String>, order: Order) -> Response {
-    let Order { visit, form } = order;
+pub(crate) async fn change(Path(name): Path<String>, order: FormSubmission) -> Response {
+    let FormSubmission { visit, form } = order;
     if form.get("do") == "sign-in" {
         let actor = visit.actor();
         let asked = visit.counter().ask_showing(|desk| desk.sign_in_to_server(name.clone(), actor)).await;
         return match asked {
             Ok(page) => show_one(&visit, name, None, Some(page.into_inner())).await,
             Err(problem) => {
-                show_one(&visit, name, Some(Slip::wrong("server", problem.into_inner(), form)), None).await
+                show_one(&visit, name, Some(FormFeedback::wrong("server", problem.into_inner(), form)), None)
+                    .await
             }
         };
     }
     if form.get("do") == "look" {
         let actor = visit.actor();
-        // Without going on to another page: what was seen is what is trusted, and it is seen here.
-        return match visit.counter().ask_configured(|desk| desk.look_at_server(name.clone(), actor)).await {
+        // No redirect: what this page shows is exactly what will be trusted.
+        return match visit.counter().ask_configured(|desk| desk.probe_server(name.clone(), actor)).await {
             Ok(whole) => {
-                let frame = visit.frame(Place::Servers, None).await;
-                shown(StatusCode::OK, &One { frame, whole: whole.into_inner(), sign_in: None })
+                let frame = visit.frame(NavSection::Servers, None).await;
+                render(StatusCode::OK, &ServerPage { frame, whole: whole.into_inner(), sign_in: None })
             }
             Err(problem) => {
-                show_one(&visit, name, Some(Slip::wrong("server", problem.into_inner(), form)), None).await
+                show_one(&visit, name, Some(FormFeedback::wrong("server", problem.into_inner(), form)), None)
+                    .await
             }
         };
     }
     match changed(&visit, &name, &form).await {
         Ok(done) if form.get("do") == "remove" => visit.done(done.said, "/admin/servers"),
         Ok(done) => visit.done(done.said, &place_of(&name)),
-        Err(problem) => show_one(&visit, name, Some(Slip::wrong("server", problem, form)), None).await,
+        Err(problem) => {
+            show_one(&visit, name, Some(FormFeedback::wrong("server", problem, form)), None).await
+        }
     }
 }
 
-async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<Done, Problem> {
+async fn changed(visit: &PageRequest, name: &str, form: &FormFields) -> Result<ActionReceipt, Problem> {
     let (name, by) = (name.to_owned(), visit.actor());
     let counter = visit.counter();
     let asked = match form.get("do") {
@@ -132,23 +139,23 @@ async fn changed(visit: &Visit, name: &str, form: &Form) -> Result<Done, Problem
         "off" => counter.ask(|desk| desk.switch_server(name, SwitchServer { enabled: false }, by)).await,
         "restart" => counter.ask(|desk| desk.restart_server(name, by)).await,
         "remove" => counter.ask(|desk| desk.remove_server(name, by)).await,
-        _ => return Err(super::unknown_order()),
+        _ => return Err(super::unknown_action()),
     };
-    asked.map(Clean::into_inner).map_err(Clean::into_inner)
+    asked.map(RedactedValue::into_inner).map_err(RedactedValue::into_inner)
 }
 
-/// A hub follows its configuration, a moment after it was written. The next page shall know the server already.
-async fn until_known(visit: &Visit, name: &str) {
+/// Waits until the hub has reloaded its configuration, so that the next page finds the server.
+async fn wait_until_loaded(visit: &PageRequest, name: &str) {
     let deadline = Instant::now() + KNOWN_WITHIN;
     while Instant::now() < deadline {
         match visit.counter().ask_configured(|desk| desk.server(name.to_owned())).await {
-            Err(problem) if problem.code == Code::NotFound => tokio::time::sleep(LOOK_EVERY).await,
+            Err(problem) if problem.code == ProblemCode::NotFound => tokio::time::sleep(LOOK_EVERY).await,
             _ => return,
         }
     }
 }
 
-fn new_server(form: &Form) -> Result<AddServer, Problem> {
+fn new_server(form: &FormFields) -> Result<AddServer, Problem> {
     Ok(AddServer {
         name: form.get("name").trim().to_owned(),
         command: form.some("command"),
@@ -164,24 +171,33 @@ fn place_of(name: &str) -> String {
     format!("/admin/servers/{}", w::url(name))
 }
 
-async fn show_list(visit: &Visit, slip: Option<Slip>, importable: Option<Importable>) -> Response {
+async fn show_list(
+    visit: &PageRequest,
+    slip: Option<FormFeedback>,
+    importable: Option<ImportPreview>,
+) -> Response {
     let status = status_of(slip.as_ref());
     match visit.counter().ask_configured(|desk| desk.servers()).await {
         Ok(servers) => {
-            let frame = visit.frame(Place::Servers, slip).await;
-            shown(status, &List { frame, servers: servers.into_inner().servers, importable })
+            let frame = visit.frame(NavSection::Servers, slip).await;
+            render(status, &List { frame, servers: servers.into_inner().servers, importable })
         }
-        Err(problem) => visit.trouble(Place::Servers, problem.into_inner()).await,
+        Err(problem) => visit.error_page(NavSection::Servers, problem.into_inner()).await,
     }
 }
 
-async fn show_one(visit: &Visit, name: String, slip: Option<Slip>, sign_in: Option<SignInPage>) -> Response {
+async fn show_one(
+    visit: &PageRequest,
+    name: String,
+    slip: Option<FormFeedback>,
+    sign_in: Option<ServerLoginUrl>,
+) -> Response {
     let status = status_of(slip.as_ref());
     match visit.counter().ask_configured(|desk| desk.server(name)).await {
         Ok(whole) => {
-            let frame = visit.frame(Place::Servers, slip).await;
-            shown(status, &One { frame, whole: whole.into_inner(), sign_in })
+            let frame = visit.frame(NavSection::Servers, slip).await;
+            render(status, &ServerPage { frame, whole: whole.into_inner(), sign_in })
         }
-        Err(problem) => visit.trouble(Place::Servers, problem.into_inner()).await,
+        Err(problem) => visit.error_page(NavSection::Servers, problem.into_inner()).await,
     }
 }

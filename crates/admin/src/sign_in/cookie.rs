@@ -1,15 +1,15 @@
-//! The cookie of a session.
+//! The session cookie.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use portcullis_core::Secret;
 
-/// The prefix makes browsers refuse it from another host, for another path, and over a connection that others can
-/// read. They count loopback as one that nobody can.
+/// With the `__Host-` prefix browsers accept the cookie from this host only, for `/`, over a secure connection. They
+/// treat loopback as secure.
 pub const COOKIE: &str = "__Host-portcullis";
 const ATTRIBUTES: &str = "; Path=/; Secure; HttpOnly; SameSite=Strict";
 
 pub(super) fn set(secret: &Secret<String>) -> HeaderValue {
-    // Letters, digits, `-` and `_`: always a header.
+    // Base64url: always a valid header value.
     HeaderValue::from_str(&format!("{COOKIE}={}{ATTRIBUTES}", secret.expose())).unwrap_or_else(|_| forget())
 }
 
@@ -17,7 +17,7 @@ pub(super) fn forget() -> HeaderValue {
     HeaderValue::from_static("__Host-portcullis=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0")
 }
 
-/// Returns the cookie's value, if there is exactly one. Of two, somebody put one there.
+/// Returns the cookie's value, if there is exactly one. A second one may be cookie tossing.
 pub(super) fn read(headers: &HeaderMap) -> Option<&str> {
     let all = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));

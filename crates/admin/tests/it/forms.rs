@@ -1,36 +1,31 @@
-//! What comes back when a form is sent.
+//! Responses to submitted forms.
 
-use crate::support::Hub;
+use crate::support::AdminFixture;
 use axum::http::{StatusCode, header};
 
 #[tokio::test]
 async fn what_was_done_is_said_once_on_the_next_page() {
-    let hub = Hub::signed_in().await;
+    let hub = AdminFixture::signed_in().await;
     let csrf = hub.get("/admin").await.csrf().to_owned();
     let answer = hub.post("/admin/clients/laptop", &format!("csrf={csrf}&do=revoke")).await;
     assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/admin/clients"));
-    assert!(
-        hub.get("/admin/clients")
-            .await
-            .text
-            .contains("<code>laptop</code> is refused from its next request on")
-    );
-    assert!(!hub.get("/admin/clients").await.text.contains("is refused from its next request on"));
+    assert!(hub.get("/admin/clients").await.text.contains("Revoked client <code>laptop</code>."));
+    assert!(!hub.get("/admin/clients").await.text.contains("Revoked client"));
 }
 
 #[tokio::test]
 async fn what_is_wrong_stands_at_its_form_with_what_was_put_in() {
-    let hub = Hub::signed_in().await;
+    let hub = AdminFixture::signed_in().await;
     let csrf = hub.get("/admin").await.csrf().to_owned();
     for (path, form, message, kept) in [
-        ("/admin/servers", "name=a%22b&command=x&url=y", "not both", "value=\"a&#34;b\""),
+        ("/admin/servers", "name=a%22b&command=x&url=y", "either a command or a URL", "value=\"a&#34;b\""),
         (
             "/admin/servers",
             "name=n&env=novalue",
             "a line of <code>env</code> has no <code>=</code>",
             "novalue</textarea>",
         ),
-        ("/admin/secrets", "name=SHORT&value=1", "less than 8 bytes", "value=\"SHORT\""),
+        ("/admin/secrets", "name=SHORT&value=1", "shorter than 8 bytes", "value=\"SHORT\""),
         ("/admin/policy/rules", "do=add&before=x&tools=t", "expected a number", "value=\"t\""),
         (
             "/admin/tools/workspace_write",
@@ -39,9 +34,9 @@ async fn what_is_wrong_stands_at_its_form_with_what_was_put_in() {
             "many",
         ),
         ("/admin/tools/workspace_write", "with=raw&raw=%7B", "the arguments", "{</textarea>"),
-        ("/admin/settings/password", "old=a&new=b&again=c", "not the same", "password"),
-        ("/admin/scripts", "do=save&name=../x&text=1", "named like report.star", "value=\"../x\""),
-        ("/admin/servers/git", "do=explode", "does not say what to do", "git"),
+        ("/admin/settings/password", "old=a&new=b&again=c", "do not match", "password"),
+        ("/admin/scripts", "do=save&name=../x&text=1", "expected a name like report.star", "value=\"../x\""),
+        ("/admin/servers/git", "do=explode", "unknown form action", "git"),
     ] {
         let answer = hub.post(path, &format!("csrf={csrf}&{form}")).await;
         assert!(answer.status.is_client_error(), "{path}: {}", answer.status);
@@ -56,13 +51,13 @@ async fn what_is_wrong_stands_at_its_form_with_what_was_put_in() {
 
 #[tokio::test]
 async fn deciding_again_or_about_something_else_is_refused() {
-    let hub = Hub::signed_in().await;
+    let hub = AdminFixture::signed_in().await;
     let csrf = hub.get("/admin").await.csrf().to_owned();
     let decide = |digest: &str| format!("csrf={csrf}&decision=once&digest={digest}");
     let digest = "9b2f".repeat(16);
     let other = hub.post("/admin/approvals/2e89j26n", &decide("other")).await;
     assert_eq!(other.status, StatusCode::CONFLICT);
-    assert!(other.text.contains("not the one that was looked at"));
+    assert!(other.text.contains("not the one that you reviewed"));
     assert_eq!(hub.post("/admin/approvals/2e89j26n", &decide(&digest)).await.status, StatusCode::SEE_OTHER);
     let again = hub.post("/admin/approvals/2e89j26n", &decide(&digest)).await;
     assert_eq!(again.status, StatusCode::CONFLICT);
@@ -71,7 +66,7 @@ async fn deciding_again_or_about_something_else_is_refused() {
 
 #[tokio::test]
 async fn a_form_has_a_bound() {
-    let hub = Hub::signed_in().await;
+    let hub = AdminFixture::signed_in().await;
     let csrf = hub.get("/admin").await.csrf().to_owned();
     let long = format!("csrf={csrf}&text={}", "x".repeat(5 * 1024 * 1024));
     assert_eq!(hub.post("/admin/scripts", &long).await.status, StatusCode::PAYLOAD_TOO_LARGE);
@@ -81,7 +76,7 @@ async fn a_form_has_a_bound() {
 
 #[tokio::test]
 async fn colours_are_right_from_the_first_byte() {
-    let hub = Hub::signed_in().await;
+    let hub = AdminFixture::signed_in().await;
     let csrf = hub.get("/admin").await.csrf().to_owned();
     let answer = hub.post("/admin/theme", &format!("csrf={csrf}&theme=dark&back=//evil.example")).await;
     assert_eq!(answer.header(header::LOCATION), "/admin");

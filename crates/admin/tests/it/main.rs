@@ -1,4 +1,4 @@
-//! The pages as a browser asks for them, with the invented hub of the example behind them.
+//! The pages over HTTP, with the demo desk.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
 
@@ -18,6 +18,6 @@ mod servers;
 #[path = "../../examples/demo/tools.rs"]
 mod tools;
 
+mod access_control;
 mod forms;
 mod support;
-mod who_may;

@@ -8,9 +8,9 @@ use http_body_util::BodyExt;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use portcullis_admin::sign_in::SignIn;
-use portcullis_admin::{App, Counter, routes};
+use portcullis_admin::{AdminApp, RedactedDesk, routes};
 use portcullis_core::{Scrub, SystemClock};
-use portcullis_store::admins::Admins;
+use portcullis_store::admins::AdminStore;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -34,20 +34,20 @@ impl Scrub for NothingToHide {
 }
 
 /// A hub, and the cookie of who is signed in.
-pub(crate) struct Hub {
+pub(crate) struct AdminFixture {
     pub(crate) router: Router,
-    admins: Arc<Admins>,
+    admins: Arc<AdminStore>,
     cookie: Option<String>,
     _folder: TempDir,
 }
 
-pub(crate) struct Answer {
+pub(crate) struct TestResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     pub(crate) text: String,
 }
 
-impl Answer {
+impl TestResponse {
     pub(crate) fn header(&self, name: header::HeaderName) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
@@ -59,21 +59,24 @@ impl Answer {
     }
 }
 
-impl Hub {
-    pub(crate) fn new() -> Hub {
+impl AdminFixture {
+    pub(crate) fn new() -> AdminFixture {
         let folder = tempfile::tempdir().unwrap();
-        let admins = Arc::new(Admins::open(folder.path(), Arc::new(SystemClock)));
-        let app = App {
-            counter: Counter::new(Arc::new(DemoDesk::new()), Arc::new(NothingToHide)),
+        let admins = Arc::new(AdminStore::open(
+            &portcullis_store::open(folder.path(), &[]).unwrap(),
+            Arc::new(SystemClock),
+        ));
+        let app = AdminApp {
+            counter: RedactedDesk::new(Arc::new(DemoDesk::new()), Arc::new(NothingToHide)),
             sign_in: Arc::new(SignIn::new(admins.clone(), Arc::new(SystemClock))),
             closing: CancellationToken::new(),
         };
-        Hub { router: routes(app), admins, cookie: None, _folder: folder }
+        AdminFixture { router: routes(app), admins, cookie: None, _folder: folder }
     }
 
     /// With somebody signed in.
-    pub(crate) async fn signed_in() -> Hub {
-        let mut hub = Hub::new();
+    pub(crate) async fn signed_in() -> AdminFixture {
+        let mut hub = AdminFixture::new();
         let link = hub.admins.make_link().unwrap();
         let form = format!("link={}&name=marta&password={PASSWORD}&again={PASSWORD}", link.expose());
         let answer = hub.post("/admin/welcome", &form.replace(' ', "+")).await;
@@ -83,15 +86,21 @@ impl Hub {
         hub
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> TestResponse {
         self.ask(Method::GET, path, "", &[]).await
     }
 
-    pub(crate) async fn post(&self, path: &str, form: &str) -> Answer {
+    pub(crate) async fn post(&self, path: &str, form: &str) -> TestResponse {
         self.ask(Method::POST, path, form, &[]).await
     }
 
-    pub(crate) async fn ask(&self, method: Method, path: &str, form: &str, with: &[(&str, &str)]) -> Answer {
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        form: &str,
+        with: &[(&str, &str)],
+    ) -> TestResponse {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -107,11 +116,11 @@ impl Hub {
     }
 }
 
-pub(crate) async fn answer_of(router: &Router, request: Request<Body>) -> Answer {
+pub(crate) async fn answer_of(router: &Router, request: Request<Body>) -> TestResponse {
     let response = TowerToHyperService::new(router.clone()).call(request).await.unwrap();
     let (parts, body) = response.into_parts();
     let is_stream = parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
     let bytes = if is_stream { Default::default() } else { body.collect().await.unwrap().to_bytes() };
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Answer { status: parts.status, headers: parts.headers, text }
+    TestResponse { status: parts.status, headers: parts.headers, text }
 }

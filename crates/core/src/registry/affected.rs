@@ -1,17 +1,17 @@
-//! Whom a changed list concerns: whoever sees something of what changed, as it was or as it is.
+//! Which entries of a list changed, so that only clients that see one of them are notified.
 //!
-//! A client that sees nothing of a server learns nothing of it, not even that something happened there.
+//! Invariant: a client that sees nothing of a server gets no notification about it, which would reveal that it exists.
 
-use super::index::Index;
+use super::index::NameIndex;
 use super::{PromptDef, Provider};
 use crate::call::ToolView;
 use crate::effect::{Effect, Reach};
-use crate::gate::Listing;
+use crate::gate::PolicySubject;
 use crate::label::Labels;
-use crate::tool::{ToolDef, Unruled};
+use crate::tool::{DefaultDecision, ToolDef};
 use std::collections::{HashMap, HashSet};
 
-/// A list that clients ask for.
+/// A list of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum List {
     Tools,
@@ -29,7 +29,7 @@ impl List {
     }
 }
 
-/// Something on a list, as the rules see it. It may be there no more.
+/// A list entry with all that policy needs. The entry may no longer exist.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Affected {
     kind: &'static str,
@@ -38,26 +38,26 @@ pub struct Affected {
     effect: Effect,
     reach: Reach,
     labels: Labels,
-    unruled: Unruled,
+    default_decision: DefaultDecision,
     in_every_scope: bool,
     view: Option<ToolView>,
 }
 
 impl Affected {
-    /// An address, or the form of some.
-    pub fn resource(uri: &str, unruled: Unruled) -> Affected {
-        Affected::of(&Listing::of_read("resource", uri, unruled), None)
+    /// A resource URI or a template.
+    pub fn resource(uri: &str, default_decision: DefaultDecision) -> Affected {
+        Affected::of(&PolicySubject::of_read("resource", uri, default_decision), None)
     }
 
-    fn prompt(name: &str, unruled: Unruled) -> Affected {
-        Affected::of(&Listing::of_read("prompt", name, unruled), None)
+    fn prompt(name: &str, default_decision: DefaultDecision) -> Affected {
+        Affected::of(&PolicySubject::of_read("prompt", name, default_decision), None)
     }
 
     fn tool(tool: &ToolDef) -> Affected {
-        Affected::of(&Listing::of_tool(tool), tool.view)
+        Affected::of(&PolicySubject::of_tool(tool), tool.view)
     }
 
-    fn of(listing: &Listing<'_>, view: Option<ToolView>) -> Affected {
+    fn of(listing: &PolicySubject<'_>, view: Option<ToolView>) -> Affected {
         Affected {
             kind: listing.kind,
             name: listing.name.to_owned(),
@@ -65,7 +65,7 @@ impl Affected {
             effect: listing.effect,
             reach: listing.reach,
             labels: listing.labels,
-            unruled: listing.unruled,
+            default_decision: listing.default_decision,
             in_every_scope: listing.in_every_scope,
             view,
         }
@@ -75,27 +75,27 @@ impl Affected {
         self.view.is_none_or(|only| only == view)
     }
 
-    pub(crate) fn listing(&self) -> Listing<'_> {
-        Listing {
+    pub(crate) fn listing(&self) -> PolicySubject<'_> {
+        PolicySubject {
             kind: self.kind,
             name: &self.name,
             also: self.also.as_deref(),
             effect: self.effect,
             reach: self.reach,
             labels: self.labels,
-            unruled: self.unruled,
+            default_decision: self.default_decision,
             in_every_scope: self.in_every_scope,
         }
     }
 }
 
-/// What differs from what clients were last told of, as it was and as it is.
+/// The differences since the last announcement: entries as they were and as they are.
 #[derive(Default)]
 pub(super) struct Unannounced(HashSet<Affected>);
 
 impl Unannounced {
-    /// Notes what differs between two indexes.
-    pub(super) fn note(&mut self, before: &Index, now: &Index) {
+    /// Adds the differences between two indexes.
+    pub(super) fn note(&mut self, before: &NameIndex, now: &NameIndex) {
         for (one, other) in [(before, now), (now, before)] {
             for tool in &one.catalog.tools {
                 let same = other.tools.get(&tool.name).filter(|(known, _)| known.withheld.is_none());
@@ -107,36 +107,39 @@ impl Unannounced {
                 other.catalog.prompts.iter().map(|prompt| (prompt.name.as_str(), &**prompt)).collect();
             for prompt in &one.catalog.prompts {
                 if known.get(prompt.name.as_str()) != Some(&&**prompt) {
-                    self.0.insert(Affected::prompt(&prompt.name, one.unruled_of_prompt(&prompt.name)));
+                    self.0.insert(Affected::prompt(
+                        &prompt.name,
+                        one.default_decision_for_prompt(&prompt.name),
+                    ));
                 }
             }
-            for (uri, unruled) in one.addresses.difference(&other.addresses) {
-                self.0.insert(Affected::resource(uri, *unruled));
+            for (uri, default_decision) in one.addresses.difference(&other.addresses) {
+                self.0.insert(Affected::resource(uri, *default_decision));
             }
         }
     }
 
-    /// Takes what belongs to a list.
+    /// Removes and returns the entries of a list.
     pub(super) fn take(&mut self, list: List) -> Vec<Affected> {
         self.0.extract_if(|affected| list.has(affected.kind)).collect()
     }
 }
 
-/// Returns all that a provider has on a list now.
+/// Returns all current entries of a provider's list.
 pub(super) fn listed_by(provider: &dyn Provider, list: List) -> Vec<Affected> {
-    let (catalog, unruled) = (provider.catalog(), provider.unruled());
+    let (catalog, default_decision) = (provider.catalog(), provider.default_decision());
     match list {
         List::Tools => {
             let tools = catalog.tools.iter().filter(|tool| tool.withheld.is_none());
             tools.chain(catalog.second.values()).map(|tool| Affected::tool(tool)).collect()
         }
         List::Prompts => {
-            catalog.prompts.iter().map(|prompt| Affected::prompt(&prompt.name, unruled)).collect()
+            catalog.prompts.iter().map(|prompt| Affected::prompt(&prompt.name, default_decision)).collect()
         }
         List::Resources => {
             let templates = catalog.templates.iter().map(|template| template.uri_template.as_str());
             let addresses = catalog.resources.iter().map(String::as_str).chain(templates);
-            addresses.map(|uri| Affected::resource(uri, unruled)).collect()
+            addresses.map(|uri| Affected::resource(uri, default_decision)).collect()
         }
     }
 }

@@ -1,52 +1,52 @@
-//! Which of the providers answers to a name.
+//! Name resolution: which provider owns a name.
 //!
-//! Native families come first. Of servers that offer the same name, the one with the longer prefix has it, then the first
-//! in the order of their names: never the one that was there first. What a configured server had before stays its own
-//! while it is not there, so that no other can step into its place. Something of a server without a prefix that does not
-//! get its name appears with the server before it, unless that is anybody's name. What is native is reserved however it is
-//! spelt: people and models do not tell `Workspace_read` from `workspace_read`, nor do schemes of addresses have a case.
+//! Native families come first. Among upstream servers that offer the same name, the one with the longer prefix owns it, then
+//! the first by server name; the order of connection never matters. Names of a configured server stay reserved while it is
+//! down, so that no other server can impersonate it. A tool of a server without a prefix whose name is taken gets
+//! [`fallback_name`], if that is free. Native names are reserved in any case: people and models do not distinguish
+//! `Workspace_read` from `workspace_read`, and URI schemes are case-insensitive.
 
-use super::{Catalog, Owns, Provider, RegistryError, Taken, second_name};
-use crate::call::{CompletionOf, Target};
-use crate::tool::{ToolDef, Unruled};
+use super::{Catalog, NameConflict, Provider, RegistryError, ResourceClaim, fallback_name};
+use crate::call::{CompletionRef, Target};
+use crate::tool::{DefaultDecision, ToolDef};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 #[derive(Default)]
-pub(super) struct Index {
+pub(super) struct NameIndex {
     pub(super) catalog: Catalog,
     pub(super) tools: HashMap<String, (Arc<ToolDef>, usize)>,
     prompts: HashMap<String, usize>,
     templates: HashMap<String, usize>,
     pub(super) providers: Vec<Arc<dyn Provider>>,
-    /// The places of all providers, in the order in which names are given.
+    /// Indexes of the providers, by precedence.
     by_claim: Vec<usize>,
-    /// The schemes of native addresses, in small letters. No server has an address with one of them.
+    /// The lowercase schemes of native URIs. No server may own a URI with one of them.
     reserved_schemes: HashSet<String>,
-    /// The addresses and forms that are listed, with what is decided about them where no rule speaks.
-    pub(super) addresses: HashSet<(String, Unruled)>,
+    /// The listed URIs and templates, with the decision if no rule matches.
+    pub(super) addresses: HashSet<(String, DefaultDecision)>,
 }
 
-/// Names that are a configured server's, whether it is there or not.
+/// Names of a configured server, connected or not.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct ReservedNames {
     pub(super) prefix: String,
-    /// What its names come from: where that is another, they are others.
+    /// Identifies the naming configuration. If it changes, the names are released.
     pub(super) naming: String,
     pub(super) tools: HashSet<String>,
     pub(super) prompts: HashSet<String>,
 }
 
-/// Somebody who has names, in the order in which names are given.
+/// A provider or an absent server that owns names, by precedence.
 struct Claimant<'a> {
     prefix: Option<&'a str>,
     name: &'a str,
-    /// Where among the providers; `None` for one that is not there.
+    /// Index among the providers; `None` for an absent server.
     at: Option<usize>,
 }
 
-/// Who has which name, by the place among the claimants.
+/// The owner of each name, as an index into the claimants.
 #[derive(Default)]
 struct Holders<'a> {
     tools: HashMap<&'a str, usize>,
@@ -57,7 +57,7 @@ struct Holders<'a> {
     reserved: Reserved,
 }
 
-/// The names of native tools and the schemes of native addresses, in small letters, by whose they are.
+/// Lowercase native tool names and URI schemes, with their owner.
 #[derive(Default)]
 struct Reserved {
     tools: HashMap<String, usize>,
@@ -74,7 +74,7 @@ impl Reserved {
         }
     }
 
-    /// Returns which native family a server's name is too close to.
+    /// Returns the native family that a server's tool name could be confused with.
     fn tool(&self, name: &str) -> Option<usize> {
         self.tools.get(&name.to_ascii_lowercase()).copied()
     }
@@ -84,38 +84,38 @@ impl Reserved {
     }
 }
 
-/// Returns the scheme of an address or of a template, in small letters.
+/// Returns the lowercase scheme of a URI or template.
 fn scheme(uri: &str) -> Option<String> {
     let (scheme, _) = uri.trim_start().split_once(':')?;
     Some(scheme.to_ascii_lowercase())
 }
 
-impl Index {
-    /// Gives every name to one provider. Also returns, by provider, which names it wanted and did not get.
+impl NameIndex {
+    /// Assigns every name to one provider. Also returns, per provider, the names that it did not get.
     pub(super) fn new(
         providers: &[Arc<dyn Provider>],
-        kept: &mut BTreeMap<String, Kept>,
-    ) -> (Index, Vec<Vec<Taken>>) {
+        reserved_names: &mut BTreeMap<String, ReservedNames>,
+    ) -> (NameIndex, Vec<Vec<NameConflict>>) {
         let mut offers: Vec<Catalog> = providers.iter().map(|provider| provider.catalog()).collect();
         let mut waiting = Vec::new();
         for ((provider, offer), at) in providers.iter().zip(&mut offers).zip(0..) {
             let held = offer.tools.extract_if(.., |tool| tool.withheld.is_some());
             let from = waiting.len();
             waiting.extend(held.map(|tool| (tool, at)));
-            if let Some(kept) = kept.get_mut(provider.name())
+            if let Some(reserved_names) = reserved_names.get_mut(provider.name())
                 && provider.prefix().is_some()
                 && provider.is_known()
             {
-                kept.now(offer, &waiting[from..]);
+                reserved_names.update(offer, &waiting[from..]);
             }
         }
-        let claimants = claimants(providers, kept);
-        let holders = holders(&claimants, &offers, kept);
+        let claimants = claimants(providers, reserved_names);
+        let holders = holders(&claimants, &offers, reserved_names);
         let by_claim = claimants.iter().filter_map(|claimant| claimant.at).collect();
         let reserved_schemes = holders.reserved.schemes.keys().cloned().collect();
         let mut index =
-            Index { providers: providers.to_vec(), by_claim, reserved_schemes, ..Index::default() };
-        let mut taken: Vec<Vec<Taken>> = providers.iter().map(|_| Vec::new()).collect();
+            NameIndex { providers: providers.to_vec(), by_claim, reserved_schemes, ..NameIndex::default() };
+        let mut taken: Vec<Vec<NameConflict>> = providers.iter().map(|_| Vec::new()).collect();
         let mut places = vec![0; providers.len()];
         for (place, claimant) in claimants.iter().enumerate() {
             if let Some(at) = claimant.at {
@@ -123,14 +123,14 @@ impl Index {
             }
         }
         for (at, offer) in offers.iter().enumerate() {
-            // Returns whether a name is this one's, and notes whose it is otherwise.
+            // Returns whether this provider owns a name, and records the conflict otherwise.
             let mut has = |kind, holders: &HashMap<&str, usize>, name: &str, instead: Option<&String>| {
                 let holder = holders.get(name).copied().unwrap_or(places[at]);
                 if holder != places[at] {
                     let who = &claimants[holder];
                     let server = who.prefix.map(|_| who.name.to_owned());
                     let (name, instead) = (name.to_owned(), instead.cloned());
-                    taken[at].push(Taken { kind, name, instead, server, is_there: who.at.is_some() });
+                    taken[at].push(NameConflict { kind, name, instead, server, is_there: who.at.is_some() });
                 }
                 holder == places[at]
             };
@@ -162,12 +162,12 @@ impl Index {
         for (provider, offer) in providers.iter().zip(&offers) {
             let templates = offer.templates.iter().map(|template| &template.uri_template);
             let addresses = offer.resources.iter().chain(templates);
-            index.addresses.extend(addresses.map(|uri| (uri.clone(), provider.unruled())));
+            index.addresses.extend(addresses.map(|uri| (uri.clone(), provider.default_decision())));
         }
-        // What waits is known by name and not listed, and takes nobody's name away.
+        // Tools that wait for review are callable by name (to be refused) but not listed, and take no name from others.
         for (tool, at) in &waiting {
             let holder = holders.tools.get(tool.name.as_str()).copied().or_else(|| {
-                // What is native and waits is its own.
+                // A native tool may wait under its own name.
                 let is_server = providers[*at].prefix().is_some();
                 holders.reserved.tool(&tool.name).filter(|_| is_server)
             });
@@ -178,8 +178,8 @@ impl Index {
         (index, taken)
     }
 
-    /// Says whether a name that a native family offers is another's, or its own twice. What waits has no name to defend.
-    pub(super) fn has_room_for(&self, provider: &dyn Provider) -> Result<(), RegistryError> {
+    /// Returns an error if a name of a native family is taken or a duplicate. Withheld tools do not count.
+    pub(super) fn check_unique_names(&self, provider: &dyn Provider) -> Result<(), RegistryError> {
         let (catalog, second) = (provider.catalog(), provider.name());
         let taken = |kind, name: &str, first: Option<usize>| RegistryError::Taken {
             kind,
@@ -206,19 +206,19 @@ impl Index {
     pub(super) fn provider_of(&self, target: &Target, client: &str) -> Option<Arc<dyn Provider>> {
         let at = match target {
             Target::Tool(name) => self.tools.get(name).map(|(_, at)| *at),
-            Target::Prompt(name) | Target::Completion(CompletionOf::Prompt(name)) => {
+            Target::Prompt(name) | Target::Completion(CompletionRef::Prompt(name)) => {
                 self.prompts.get(name).copied()
             }
-            Target::Completion(CompletionOf::Template(uri)) => self.templates.get(uri).copied(),
+            Target::Completion(CompletionRef::Template(uri)) => self.templates.get(uri).copied(),
             Target::Resource(uri) => self.owner_of(uri, client),
             Target::Task(_, task) => return self.server(&task.server),
         };
         at.map(|at| self.providers[at].clone())
     }
 
-    /// Returns what is decided about a prompt where no rule speaks.
-    pub(super) fn unruled_of_prompt(&self, name: &str) -> Unruled {
-        self.prompts.get(name).map(|at| self.providers[*at].unruled()).unwrap_or_default()
+    /// Returns the decision about a prompt if no rule matches.
+    pub(super) fn default_decision_for_prompt(&self, name: &str) -> DefaultDecision {
+        self.prompts.get(name).map(|at| self.providers[*at].default_decision()).unwrap_or_default()
     }
 
     pub(super) fn server(&self, name: &str) -> Option<Arc<dyn Provider>> {
@@ -226,8 +226,7 @@ impl Index {
         self.providers.iter().find(is_meant).cloned()
     }
 
-    /// Returns who answers for an address: whoever lists it, before those who only have a form that it fits, and those before
-    /// whoever has only named it.
+    /// Returns the owner of a URI: a provider that lists it, else one with a matching template, else one that mentioned it.
     pub(super) fn owner_of(&self, uri: &str, client: &str) -> Option<usize> {
         let (mut by_form, mut linked) = (None, None);
         let is_reserved = scheme(uri).is_some_and(|scheme| self.reserved_schemes.contains(&scheme));
@@ -236,20 +235,20 @@ impl Index {
                 continue;
             }
             match self.providers[at].owns_resource(uri, client) {
-                Owns::Listed => return Some(at),
-                Owns::ByForm => by_form = by_form.or(Some(at)),
-                Owns::Linked => linked = linked.or(Some(at)),
-                Owns::Not => {}
+                ResourceClaim::Listed => return Some(at),
+                ResourceClaim::ByForm => by_form = by_form.or(Some(at)),
+                ResourceClaim::Linked => linked = linked.or(Some(at)),
+                ResourceClaim::Not => {}
             }
         }
         by_form.or(linked)
     }
 }
 
-impl Kept {
-    /// Takes over what a server offers now. What it had and what now waits for a person stays its own, and so does all that it
-    /// had of a kind that it has not spoken of yet.
-    fn now(&mut self, offer: &Catalog, waiting: &[(Arc<ToolDef>, usize)]) {
+impl ReservedNames {
+    /// Updates the names to the current offer. Withheld tools that were listed before stay reserved, and so do all names of
+    /// a kind that the server has not listed yet.
+    fn update(&mut self, offer: &Catalog, waiting: &[(Arc<ToolDef>, usize)]) {
         let held =
             waiting.iter().map(|(tool, _)| tool.name.as_str()).filter(|name| self.tools.contains(*name));
         let tools: HashSet<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).chain(held).collect();
@@ -267,8 +266,11 @@ fn is_same(before: &HashSet<String>, now: &HashSet<&str>) -> bool {
     before.len() == now.len() && now.iter().all(|name| before.contains(*name))
 }
 
-/// Returns everybody who has names, in the order in which names are given.
-fn claimants<'a>(providers: &'a [Arc<dyn Provider>], kept: &'a BTreeMap<String, Kept>) -> Vec<Claimant<'a>> {
+/// Returns all owners of names, by precedence.
+fn claimants<'a>(
+    providers: &'a [Arc<dyn Provider>],
+    reserved_names: &'a BTreeMap<String, ReservedNames>,
+) -> Vec<Claimant<'a>> {
     let mut claimants: Vec<Claimant<'a>> = providers
         .iter()
         .enumerate()
@@ -276,17 +278,21 @@ fn claimants<'a>(providers: &'a [Arc<dyn Provider>], kept: &'a BTreeMap<String, 
         .collect();
     let servers: HashSet<&str> =
         claimants.iter().filter(|one| one.prefix.is_some()).map(|one| one.name).collect();
-    let gone = kept.iter().filter(|(name, _)| !servers.contains(name.as_str()));
-    claimants.extend(gone.map(|(name, kept)| Claimant { prefix: Some(&kept.prefix), name, at: None }));
+    let gone = reserved_names.iter().filter(|(name, _)| !servers.contains(name.as_str()));
+    claimants.extend(gone.map(|(name, reserved_names)| Claimant {
+        prefix: Some(&reserved_names.prefix),
+        name,
+        at: None,
+    }));
     claimants.sort_by_key(|one| one.prefix.map(|prefix| (Reverse(prefix.len()), one.name)));
     claimants
 }
 
-/// Gives every name to the first who has it.
+/// Assigns every name to the first claimant.
 fn holders<'a>(
     claimants: &[Claimant<'a>],
     offers: &'a [Catalog],
-    kept: &'a BTreeMap<String, Kept>,
+    reserved_names: &'a BTreeMap<String, ReservedNames>,
 ) -> Holders<'a> {
     let mut holders = Holders::default();
     for (place, claimant) in claimants.iter().enumerate() {
@@ -295,7 +301,7 @@ fn holders<'a>(
                 holders.reserved.add(offer, place);
             }
             let is_server = claimant.prefix.is_some();
-            // Who comes first in the order of names are the native families.
+            // Native families come first, so `reserved` is complete before the first server.
             let reserved = &holders.reserved;
             let address = |uri: &str| reserved.address(uri).filter(|_| is_server).unwrap_or(place);
             for tool in &offer.tools {
@@ -312,20 +318,20 @@ fn holders<'a>(
                 holders.resources.entry(uri).or_insert(address(uri));
             }
         }
-        if let Some(kept) = claimant.prefix.and_then(|_| kept.get(claimant.name)) {
-            for tool in &kept.tools {
+        if let Some(reserved_names) = claimant.prefix.and_then(|_| reserved_names.get(claimant.name)) {
+            for tool in &reserved_names.tools {
                 holders.tools.entry(tool).or_insert(place);
             }
-            for prompt in &kept.prompts {
+            for prompt in &reserved_names.prompts {
                 holders.prompts.entry(prompt).or_insert(place);
             }
         }
     }
     let bare = claimants.iter().enumerate().filter(|(_, claimant)| claimant.prefix == Some(""));
     for (place, claimant) in bare {
-        let (offer, kept) = (claimant.at.map(|at| &offers[at]), kept.get(claimant.name));
+        let (offer, reserved_names) = (claimant.at.map(|at| &offers[at]), reserved_names.get(claimant.name));
         let tools = offer.into_iter().flat_map(|offer| offer.tools.iter().map(|tool| &tool.name));
-        let tools = tools.chain(kept.into_iter().flat_map(|kept| &kept.tools));
+        let tools = tools.chain(reserved_names.into_iter().flat_map(|reserved_names| &reserved_names.tools));
         give_second(
             place,
             claimant.name,
@@ -338,7 +344,7 @@ fn holders<'a>(
     holders
 }
 
-/// Gives those names of a server that are others' a second form, which is nobody's first.
+/// Assigns fallback names to a server's tools whose names are taken. A fallback name must not be any tool's own name.
 fn give_second<'a>(
     place: usize,
     server: &str,
@@ -349,7 +355,7 @@ fn give_second<'a>(
 ) {
     for name in names.filter(|name| first.get(name.as_str()) != Some(&place)) {
         let is_free = |name: &String| !first.contains_key(name.as_str()) && reserved.tool(name).is_none();
-        if let Some(name) = second_name(server, name).filter(is_free) {
+        if let Some(name) = fallback_name(server, name).filter(is_free) {
             second.entry(name).or_insert(place);
         }
     }

@@ -1,4 +1,4 @@
-use super::super::{Change, Expected, List, Registry};
+use super::super::{CatalogChange, List, NameReservation, Registry};
 use super::*;
 use crate::Outcome;
 use crate::call::Call;
@@ -6,26 +6,26 @@ use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::gate::Permit;
 use crate::registry::{Definition, TemplateDef};
-use crate::tool::{Limits, Unruled};
+use crate::tool::{CallLimits, DefaultDecision};
 use futures::future::BoxFuture;
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::sync::Mutex;
 
-/// A server that offers these tools, or of which nothing is known yet. One whose name begins with `?` waits.
+/// A server that offers these tools, or of which nothing is known yet. A tool with the prefix `?` is withheld.
 #[derive(Clone)]
 struct Server {
     name: &'static str,
     prefix: Option<&'static str>,
     offer: Arc<Mutex<Option<Vec<&'static str>>>>,
-    /// What it lists, and forms for more; a form ends in `*`.
+    /// Listed URIs, and templates; a template ends in `*`.
     addresses: &'static [&'static str],
-    told: Arc<Mutex<Vec<String>>>,
+    conflicts: Arc<Mutex<Vec<String>>>,
 }
 
 fn server(name: &'static str, prefix: &'static str, tools: &[&'static str]) -> Server {
     let offer = Arc::new(Mutex::new(Some(tools.to_vec())));
-    Server { name, prefix: Some(prefix), offer, addresses: &[], told: Arc::default() }
+    Server { name, prefix: Some(prefix), offer, addresses: &[], conflicts: Arc::default() }
 }
 
 fn native(name: &'static str, tools: &[&'static str]) -> Server {
@@ -36,13 +36,19 @@ fn tool(server: &str, name: &str) -> Arc<ToolDef> {
     let server = server.to_owned();
     if let Some(name) = name.strip_prefix('?') {
         let hint = "look".to_owned();
-        let def =
-            ToolDef::waiting(server, name.to_owned(), Effect::Read, Reach::Outside, Unruled::Allow, hint);
+        let def = ToolDef::quarantined(
+            server,
+            name.to_owned(),
+            Effect::Read,
+            Reach::Outside,
+            DefaultDecision::Allow,
+            hint,
+        );
         return Arc::new(def);
     }
     let nothing = Definition::new(RawValue::NULL.to_owned());
     let (title, text, schema) = (String::new(), String::new(), json!({ "type": "object" }));
-    let (effect, reach, limits) = (Effect::Read, Reach::Outside, Limits::DEFAULT);
+    let (effect, reach, limits) = (Effect::Read, Reach::Outside, CallLimits::DEFAULT);
     let def =
         ToolDef::foreign(server, name.to_owned(), title, text, effect, reach, limits, schema, None, nothing);
     Arc::new(def)
@@ -66,7 +72,7 @@ impl Provider for Server {
         let tools: Vec<_> = offer.iter().flatten().map(|name| tool(self.name, name)).collect();
         let mut second = HashMap::new();
         for first in tools.iter().filter(|_| self.prefix == Some("")) {
-            let name = second_name(self.name, &first.name).unwrap();
+            let name = fallback_name(self.name, &first.name).unwrap();
             second.insert(first.name.clone(), tool(self.name, &name));
         }
         let (forms, listed): (Vec<_>, Vec<_>) = self.addresses.iter().partition(|uri| uri.ends_with('*'));
@@ -83,17 +89,17 @@ impl Provider for Server {
         Catalog { tools, second, templates, resources, ..Catalog::default() }
     }
 
-    fn owns_resource(&self, uri: &str, _: &str) -> Owns {
+    fn owns_resource(&self, uri: &str, _: &str) -> ResourceClaim {
         let fits = |form: &&str| form.strip_suffix('*').is_some_and(|start| uri.starts_with(start));
         match self.addresses.contains(&uri) {
-            true => Owns::Listed,
-            false if self.addresses.iter().any(fits) => Owns::ByForm,
-            false => Owns::Not,
+            true => ResourceClaim::Listed,
+            false if self.addresses.iter().any(fits) => ResourceClaim::ByForm,
+            false => ResourceClaim::Not,
         }
     }
 
-    fn outranked(&self, taken: Vec<Taken>) {
-        *self.told.lock().unwrap() = taken.iter().map(Taken::why).collect();
+    fn on_name_conflicts(&self, taken: Vec<NameConflict>) {
+        *self.conflicts.lock().unwrap() = taken.iter().map(NameConflict::why).collect();
     }
 
     fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
@@ -101,13 +107,13 @@ impl Provider for Server {
     }
 }
 
-fn expected(server: &str, naming: &str, tools: &[&str]) -> Expected {
+fn expected(server: &str, naming: &str, tools: &[&str]) -> NameReservation {
     let tools = tools.iter().map(|name| (*name).to_owned()).collect();
     let (server, naming) = (server.to_owned(), naming.to_owned());
-    Expected { server, prefix: String::new(), naming, tools, prompts: Vec::new() }
+    NameReservation { server, prefix: String::new(), naming, tools, prompts: Vec::new() }
 }
 
-/// Returns what is listed, and of whom.
+/// Returns the listed tools, each with its owner.
 fn listed(registry: &Registry) -> String {
     let tools = registry.tools();
     let each = tools.iter().map(|tool| format!("{}:{}", tool.server.as_deref().unwrap_or(""), tool.name));
@@ -132,9 +138,9 @@ fn who_has_a_name_does_not_depend_on_who_came_first() {
             "files:read a:echo a:a_read a:a_c_sum b:b_echo b:only c:c_sum",
             "{order:?}"
         );
-        let told = offers.iter().map(|one| one.told.lock().unwrap().join(", ")).collect::<Vec<_>>();
+        let conflicts = offers.iter().map(|one| one.conflicts.lock().unwrap().join(", ")).collect::<Vec<_>>();
         assert_eq!(
-            told,
+            conflicts,
             [
                 "",
                 "`read` is a tool of the hub; this one is `a_read`, `c_sum` is a tool of server `c`; this one is `a_c_sum`",
@@ -151,28 +157,28 @@ fn nobody_steps_into_the_place_of_a_configured_server() {
     let registry = Registry::default();
     registry.add(a.clone()).unwrap();
     registry.add(b.clone()).unwrap();
-    registry.expects(vec![expected("a", "1", &[]), expected("b", "1", &[])]);
-    // What nobody has looked at takes no name away.
+    registry.reserve_names(vec![expected("a", "1", &[]), expected("b", "1", &[])]);
+    // A withheld tool takes no name from others.
     assert_eq!(listed(&registry), "a:echo b:b_echo b:new");
     for gone in [Some(vec!["?echo"]), None] {
         *a.offer.lock().unwrap() = gone;
-        registry.inner.reindex(List::Tools, Change::Tools);
+        registry.inner.reindex(List::Tools, CatalogChange::Tools);
         assert_eq!(listed(&registry), "b:b_echo b:new");
     }
     registry.remove("a");
     assert_eq!(listed(&registry), "b:b_echo b:new");
-    let told = ["`echo` is kept for server `a`, which does not run; this one is `b_echo`"];
-    assert_eq!(*b.told.lock().unwrap(), told);
-    // Under other names it has no claim to the old ones, but to those that are known of it.
-    registry.expects(vec![expected("a", "2", &["new"]), expected("b", "1", &[])]);
+    let conflicts = ["`echo` is reserved for server `a`, which is not running; this one is `b_echo`"];
+    assert_eq!(*b.conflicts.lock().unwrap(), conflicts);
+    // With a new naming configuration it loses the old names, and owns only those reserved for it.
+    registry.reserve_names(vec![expected("a", "2", &["new"]), expected("b", "1", &[])]);
     assert_eq!(listed(&registry), "b:echo b:b_new");
-    registry.expects(vec![expected("b", "1", &[])]);
+    registry.reserve_names(vec![expected("b", "1", &[])]);
     assert_eq!(listed(&registry), "b:echo b:new");
 }
 
 #[test]
 fn a_second_name_is_nobody_elses_whoever_is_there() {
-    // All of them would be called `a_b_c`: one has it, for two others it would be the second.
+    // All of them would be called `a_b_c`: one owns it, for two others it would be the fallback.
     let first = server("z", "", &["a_b_c"]);
     let (a, a_b, b) = (server("a", "", &["b_c"]), server("a_b", "", &["c"]), server("-", "", &["b_c", "c"]));
     let registry = Registry::default();
@@ -180,15 +186,15 @@ fn a_second_name_is_nobody_elses_whoever_is_there() {
         registry.add(one.clone()).unwrap();
     }
     assert_eq!(listed(&registry), "-:b_c -:c a:a_b_c");
-    assert_eq!(*a_b.told.lock().unwrap(), ["`c` is a tool of server `-`"]);
+    assert_eq!(*a_b.conflicts.lock().unwrap(), ["`c` is a tool of server `-`"]);
     let all = ["-", "a", "a_b", "z"];
-    registry.expects(all.map(|name| expected(name, "1", &[])).into());
+    registry.reserve_names(all.map(|name| expected(name, "1", &[])).into());
     registry.remove("a");
-    assert_eq!(listed(&registry), "-:b_c -:c", "what is kept for one is not given to another");
+    assert_eq!(listed(&registry), "-:b_c -:c", "a reserved name is not given to another");
     registry.add(a.clone()).unwrap();
     registry.add(first).unwrap();
     assert_eq!(listed(&registry), "-:b_c -:c z:a_b_c");
-    assert_eq!(*a.told.lock().unwrap(), ["`b_c` is a tool of server `-`"]);
+    assert_eq!(*a.conflicts.lock().unwrap(), ["`b_c` is a tool of server `-`"]);
 }
 
 #[test]
@@ -202,8 +208,8 @@ fn an_address_and_its_form_are_of_the_same_server() {
         assert_eq!(registry.owner_of(uri, "").unwrap().name(), "b", "{uri}");
     }
     let lost = ["`x:*` is a template of server `b`", "`x:1` is a resource of server `b`"];
-    assert_eq!((*short.told.lock().unwrap()).as_slice(), lost);
-    assert!(long.told.lock().unwrap().is_empty());
+    assert_eq!((*short.conflicts.lock().unwrap()).as_slice(), lost);
+    assert!(long.conflicts.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -218,9 +224,13 @@ fn a_server_that_is_called_like_a_family_does_not_take_it_along() {
 #[test]
 fn what_a_server_has_not_spoken_of_yet_stays_its_own() {
     let names = |name: &str| HashSet::from([name.to_owned()]);
-    let mut kept = Kept { tools: names("echo"), prompts: names("ask"), ..Kept::default() };
+    let mut reserved =
+        ReservedNames { tools: names("echo"), prompts: names("ask"), ..ReservedNames::default() };
     for (tools_are_late, prompts_are_late) in [(true, true), (false, true), (false, false)] {
-        kept.now(&Catalog { tools_are_late, prompts_are_late, ..Catalog::default() }, &[]);
-        assert_eq!((kept.tools.is_empty(), kept.prompts.is_empty()), (!tools_are_late, !prompts_are_late));
+        reserved.update(&Catalog { tools_are_late, prompts_are_late, ..Catalog::default() }, &[]);
+        assert_eq!(
+            (reserved.tools.is_empty(), reserved.prompts.is_empty()),
+            (!tools_are_late, !prompts_are_late)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a file, as things that a caller can act on.
+//! Errors of file access, mapped to tool errors that a caller can act on.
 
 use super::FileKind;
 use crate::error::{ErrorKind, ToolError};
@@ -7,13 +7,13 @@ use rustix::io::Errno;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    #[error("nothing is there")]
+    #[error("not found")]
     NotFound,
     #[error("the path leads outside")]
     Outside,
     #[error("{reason}")]
     BadName { reason: &'static str },
-    #[error("a symbolic link is on the way, and it is not followed here")]
+    #[error("a symbolic link in the path is not followed here")]
     Link,
     #[error("it is a {}, not a file", kind.as_str())]
     NotAFile { kind: FileKind },
@@ -21,7 +21,7 @@ pub enum RootError {
     IsDirectory,
     #[error("it is not a folder")]
     NotADirectory,
-    #[error("the file has another name elsewhere (a hard link)")]
+    #[error("the file is a hard link")]
     HardLink,
     #[error("{bytes} bytes, at most {bytes_max} are allowed")]
     TooLarge { bytes: u64, bytes_max: u64 },
@@ -29,7 +29,7 @@ pub enum RootError {
     NoSpace,
     #[error("the operating system does not permit it")]
     NotPermitted(#[source] std::io::Error),
-    /// Somebody renames things faster than the kernel can follow.
+    /// `openat2` kept returning `EAGAIN`, because parts of the path are being renamed.
     #[error("the tree changes too fast")]
     Busy,
     #[error("the file system failed")]
@@ -40,14 +40,14 @@ impl From<Errno> for RootError {
     fn from(errno: Errno) -> RootError {
         match errno {
             Errno::NOENT => RootError::NotFound,
-            // The kernel's word for a path that would leave the folder it started in.
+            // `RESOLVE_BENEATH` reports `EXDEV` for a path that leaves the root.
             Errno::XDEV => RootError::Outside,
             Errno::LOOP => RootError::Link,
             Errno::ISDIR => RootError::IsDirectory,
             Errno::NOTDIR => RootError::NotADirectory,
             Errno::NAMETOOLONG => RootError::BadName { reason: "a name has at most 255 bytes" },
             Errno::NOSPC | Errno::DQUOT => RootError::NoSpace,
-            // A socket cannot be opened at all.
+            // Opening a socket.
             Errno::NXIO => RootError::NotAFile { kind: FileKind::Other },
             Errno::AGAIN => RootError::Busy,
             Errno::ACCESS | Errno::PERM | Errno::ROFS => RootError::NotPermitted(errno.into()),
@@ -57,9 +57,10 @@ impl From<Errno> for RootError {
 }
 
 impl RootError {
-    /// Tells a caller what happened to `path` and what to do, and the log why. No path of the host is in it.
+    /// Returns the caller's error: what happened to `path` and what to do. The cause goes to the log. Host paths never
+    /// appear.
     ///
-    /// `what` is what the caller asked for (`file`, `note`, …), `list_tool` the tool that shows what exists.
+    /// `what` is the kind of object (`file`, `note`, …), `list_tool` the tool that lists existing ones.
     pub fn into_tool_error(self, what: &str, path: &str, list_tool: &str) -> ToolError {
         let shown = printable(path);
         let relative = "paths are relative, like `notes/todo.md`, and `..` is not allowed";
@@ -98,12 +99,12 @@ impl RootError {
             )
             .hint("split it into smaller files"),
             RootError::NoSpace => {
-                ToolError::unavailable(format!("no space is left on the disk; `{shown}` is as it was before"))
+                ToolError::unavailable(format!("no space is left on the disk; `{shown}` is unchanged"))
                     .hint("free some space and try again")
             }
             RootError::NotPermitted(error) => {
-                ToolError::denied(format!("the operating system does not let the hub use `{shown}`"))
-                    .hint("whoever runs the hub can change the permissions of the file")
+                ToolError::denied(format!("the hub has no permission for `{shown}`"))
+                    .hint("the administrator of the hub can change the file's permissions")
                     .caused_by(error)
             }
             RootError::Busy => ToolError::unavailable(format!("`{shown}` is being moved")).hint("try again"),

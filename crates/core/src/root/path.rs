@@ -1,25 +1,25 @@
-//! Paths that cannot name anything outside.
+//! Validated relative paths.
 //!
-//! A path is checked once, where it comes in. What follows takes a [`RootedPath`] and has no rules of its own.
+//! A path is validated once, where it enters. Everything else takes a [`RootedPath`] and needs no checks.
 
 use super::error::RootError;
-use crate::text::is_invisible;
+use crate::hidden_chars::is_invisible;
 use std::fmt;
 
-/// The longest path. Linux takes 4,096 bytes with the NUL at the end.
+/// The longest path. Linux allows 4,096 bytes including the NUL.
 pub const PATH_BYTES_MAX: usize = 4_095;
-/// The longest name of one file or folder, as every common file system has it.
+/// The longest file name on common file systems.
 pub const NAME_BYTES_MAX: usize = 255;
-/// How deep a path goes. Deeper than any tree that people keep, and it bounds every walk.
+/// Maximum depth of a path. Deeper than real trees, and it bounds every walk.
 pub const DEPTH_MAX: usize = 64;
 
-/// What a model that was told of a workspace may put in front. It means the root.
+/// A prefix that models use for paths in the workspace. It means the root.
 const WORKSPACE: &str = "workspace";
 
-/// A path below a [`Root`](super::Root): names joined by `/`, without `.`, `..` or anything invisible.
+/// A path below a [`Root`](super::Root): names joined by `/`, without `.`, `..` or invisible characters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RootedPath {
-    /// `.` for the root itself, so that the text is always one that the kernel takes.
+    /// `.` for the root itself, so that the kernel accepts the text.
     text: String,
 }
 
@@ -29,10 +29,10 @@ impl RootedPath {
         RootedPath { text: ".".to_owned() }
     }
 
-    /// Checks a path that a stranger wrote.
+    /// Validates an untrusted path.
     ///
-    /// `..` is refused rather than resolved: after a link, the text cannot tell where it leads. Percent signs,
-    /// backslashes and look-alike dots are characters like any other, because nothing below decodes a name again.
+    /// `..` is refused rather than resolved: after a symbolic link the text does not say where it leads. Percent signs,
+    /// backslashes and look-alike dots are ordinary characters, because no later step decodes a name.
     pub fn parse(text: &str) -> Result<RootedPath, RootError> {
         if text.is_empty() {
             return Err(RootError::BadName { reason: "a path must not be empty" });
@@ -76,7 +76,7 @@ impl RootedPath {
         self.text == "."
     }
 
-    /// Returns the last name, which the root itself does not have.
+    /// Returns the last name; `None` for the root.
     pub fn name(&self) -> Option<&str> {
         match self.text.rsplit_once('/') {
             Some((_, name)) => Some(name),
@@ -85,18 +85,18 @@ impl RootedPath {
         }
     }
 
-    /// Returns the part after the last dot of the name, as in `md`.
+    /// Returns the file extension, such as `md`.
     pub fn extension(&self) -> Option<&str> {
         let (stem, extension) = self.name()?.rsplit_once('.')?;
         (!stem.is_empty()).then_some(extension)
     }
 
-    /// Returns the folder that holds the last name; `.` where that is the root.
+    /// Returns the parent folder; `.` if that is the root.
     pub fn folder(&self) -> &str {
         self.text.rsplit_once('/').map_or(".", |(folder, _)| folder)
     }
 
-    /// Returns the names on the way, none for the root itself.
+    /// Returns the components; none for the root.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.text.split('/').filter(|name| *name != ".")
     }
@@ -108,7 +108,7 @@ impl fmt::Display for RootedPath {
     }
 }
 
-/// Returns what follows the name of the workspace; nothing for a path that starts elsewhere.
+/// Strips the workspace prefix; `None` for any other absolute path.
 fn below_workspace(absolute: &str) -> Option<&str> {
     if absolute.is_empty() {
         return Some("");
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What becomes of a path: its normal form, or the error.
+    /// Returns the normal form of a path, or the error.
     fn check(text: &str) -> String {
         match RootedPath::parse(text) {
             Ok(path) => path.to_string(),
@@ -153,7 +153,7 @@ mod tests {
             ("a/../b", "refused: `..` is not allowed in a path"),
             ("a/../../b", "refused: `..` is not allowed in a path"),
             ("", "refused: a path must not be empty"),
-            // Plain characters, all of them.
+            // All ordinary characters.
             ("..\\..\\secure", "..\\..\\secure"),
             ("%2e%2e/secure", "%2e%2e/secure"),
             ("\u{ff0e}\u{ff0e}/secure", "\u{ff0e}\u{ff0e}/secure"),

@@ -1,4 +1,4 @@
-//! What a root does in everyday use. Attacks have their own files in `tests/it/attacks`.
+//! Ordinary use of a root. Attacks have their own files in `tests/it/attacks`.
 
 use super::*;
 use std::fs;
@@ -28,11 +28,11 @@ fn names(folder: &Path) -> Vec<String> {
 fn what_is_written_can_be_read() {
     let (folder, root) = root();
     let written = root.write(&path("notes/deep/todo.md"), b"milk").unwrap();
-    assert_eq!(written, Written { bytes: 4, created: true });
+    assert_eq!(written, WriteSummary { bytes: 4, created: true });
     assert_eq!(root.read(&path("notes/deep/todo.md"), 100).unwrap(), b"milk");
 
     let written = root.write(&path("notes/deep/todo.md"), b"").unwrap();
-    assert_eq!(written, Written { bytes: 0, created: false });
+    assert_eq!(written, WriteSummary { bytes: 0, created: false });
     assert_eq!(root.read(&path("notes/deep/todo.md"), 100).unwrap(), b"");
     assert_eq!(names(&folder.path().join("notes/deep")), ["todo.md"], "no temporary file is left");
 }
@@ -74,18 +74,18 @@ fn errors_say_what_a_caller_can_act_on() {
     let append = |text: &str| shown(root.append(&path(text), b"y", 100).map(drop));
     let list = |text: &str| shown(root.list(&path(text), 100).map(drop));
     for (got, expected) in [
-        (read("gone"), "nothing is there"),
+        (read("gone"), "not found"),
         (read("a"), "it is a folder"),
         (read("."), "it is a folder"),
         (read("a/file/x"), "it is not a folder"),
         (write("."), "it is a folder"),
         (write("a"), "it is a folder"),
         (write("a/file/x"), "it is not a folder"),
-        (write("link"), "a symbolic link is on the way, and it is not followed here"),
-        (write("folder_link/x"), "a symbolic link is on the way, and it is not followed here"),
-        (append("link"), "a symbolic link is on the way, and it is not followed here"),
+        (write("link"), "a symbolic link in the path is not followed here"),
+        (write("folder_link/x"), "a symbolic link in the path is not followed here"),
+        (append("link"), "a symbolic link in the path is not followed here"),
         (append("a"), "it is a folder"),
-        (list("gone"), "nothing is there"),
+        (list("gone"), "not found"),
         (list("a/file"), "it is not a folder"),
     ] {
         assert_eq!(got, expected);
@@ -93,7 +93,7 @@ fn errors_say_what_a_caller_can_act_on() {
     // A link that stays inside is followed for reading.
     assert_eq!(root.read(&path("link"), 100).unwrap(), b"x");
     assert_eq!(root.read(&path("folder_link/file"), 100).unwrap(), b"x");
-    assert_eq!(root.stat(&path("link")).unwrap(), Status { kind: FileKind::File, size: 1 });
+    assert_eq!(root.stat(&path("link")).unwrap(), FileStatus { kind: FileKind::File, size: 1 });
     assert_eq!(root.stat(&path(".")).unwrap().kind, FileKind::Directory);
 }
 
@@ -106,7 +106,7 @@ fn a_list_has_folders_first_and_shows_every_name() {
     root.write(&path(".hidden"), b"1").unwrap();
     symlink("/etc/passwd", folder.path().join("link")).unwrap();
     fs::write(folder.path().join(std::ffi::OsStr::from_bytes(b"\xff\x1b.md")), b"").unwrap();
-    let entry = |name: &str, kind, size| Entry { name: name.to_owned(), kind, size };
+    let entry = |name: &str, kind, size| FolderEntry { name: name.to_owned(), kind, size };
     let mut expected = vec![
         entry("b", FileKind::Directory, 0),
         entry(".hidden", FileKind::File, 1),
@@ -115,9 +115,12 @@ fn a_list_has_folders_first_and_shows_every_name() {
         entry("\\xff\\u{1b}.md", FileKind::File, 0),
     ];
     let listed = root.list(&RootedPath::root(), 5).unwrap();
-    assert_eq!(listed, Listed { entries: expected.clone(), truncated: false });
+    assert_eq!(listed, FolderListing { entries: expected.clone(), truncated: false });
     expected.truncate(2);
-    assert_eq!(root.list(&RootedPath::root(), 2).unwrap(), Listed { entries: expected, truncated: true });
+    assert_eq!(
+        root.list(&RootedPath::root(), 2).unwrap(),
+        FolderListing { entries: expected, truncated: true }
+    );
 }
 
 #[test]
@@ -128,8 +131,9 @@ fn a_walk_is_in_order_and_does_not_follow_links() {
     }
     symlink(".", folder.path().join("a/loop")).unwrap();
     fs::hard_link(folder.path().join("c"), folder.path().join("c2")).unwrap();
-    let files =
-        |walked: &Walked| -> Vec<String> { walked.files.iter().map(|file| file.path.to_string()).collect() };
+    let files = |walked: &TreeListing| -> Vec<String> {
+        walked.files.iter().map(|file| file.path.to_string()).collect()
+    };
     let walked = root.walk(100, DEPTH_MAX).unwrap();
     assert_eq!(files(&walked), ["a/x/y", "b/1", "b/2"], "a file with two names is left out");
     assert_eq!(walked.folders, [path("."), path("a"), path("a/x"), path("b")]);

@@ -1,7 +1,7 @@
-//! Writing so that nothing is lost and nothing is torn.
+//! Atomic, durable writes.
 //!
-//! New content goes to a hidden file beside the old one, is made durable, and takes the old one's place in one
-//! step. A reader sees all of the old or all of the new; a crash, a full disk or an error leaves the old.
+//! New content goes to a temporary file in the same folder, is fsynced, and replaces the old file by rename. A reader sees
+//! all of the old or all of the new content; a crash, a full disk or an error leaves the old.
 
 use super::{FOLDER, FileKind, NO_LINKS, OpenFile, READ, Root, RootError, RootedPath, open_inside};
 use rustix::buffer::spare_capacity;
@@ -10,31 +10,31 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::rand::GetRandomFlags;
 
-/// A link could be swapped for another between two calls, so a write follows none at all.
+/// A write follows no symbolic link at all, because one could be swapped between two system calls.
 const STRICT: ResolveFlags = NO_LINKS;
-/// What agents write is their owner's business only.
+/// New files are private to the hub's user.
 const NEW_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 const NEW_FOLDER: Mode = Mode::RWXU;
-/// The permission bits that a replaced file passes on; never set-user-id and its like.
+/// The permission bits that a replaced file passes on; never setuid, setgid or sticky.
 const KEPT_MODE: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
 
 const TEMPORARY_PREFIX: &str = ".portcullis-";
 const TEMPORARY_SUFFIX: &str = ".tmp";
-/// Enough that two writers never meet, and that nobody can guess the name.
+/// Enough that names never collide and cannot be guessed.
 const TEMPORARY_RANDOM_BYTES: usize = 16;
-/// How much of a tree is searched for what a crash left behind.
+/// Bound on the entries searched for temporary files left by a crash.
 const SWEEP_ENTRIES_MAX: usize = 100_000;
 
-/// What a write did.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
-    /// The size of the file now.
+pub struct WriteSummary {
+    /// The new size of the file.
     pub bytes: u64,
-    /// There was no such file before.
+    /// The file did not exist before.
     pub created: bool,
 }
 
-/// Returns whether a name is that of a write in progress. Lists leave it out, and watchers ignore it.
+/// Returns whether a name is that of a temporary file. Listings and watchers skip it.
 pub fn is_temporary(name: &str) -> bool {
     let inner = name.strip_prefix(TEMPORARY_PREFIX).and_then(|rest| rest.strip_suffix(TEMPORARY_SUFFIX));
     inner.is_some_and(|inner| {
@@ -43,31 +43,31 @@ pub fn is_temporary(name: &str) -> bool {
 }
 
 impl Root {
-    /// Replaces a file, or makes it and the folders on the way. Durable when it returns.
-    pub fn write(&self, path: &RootedPath, content: &[u8]) -> Result<Written, RootError> {
+    /// Replaces a file, or creates it with its parent folders. Durable when it returns.
+    pub fn write(&self, path: &RootedPath, content: &[u8]) -> Result<WriteSummary, RootError> {
         let (folder, name) = self.folder_of(path)?;
         let former = former(&folder, name)?;
-        // The slow part comes before the lock, so that writers of one folder share the disk's flushes.
-        let temporary = Temporary::filled(&folder, content, former)?;
-        let lock = Lock::take(&folder)?;
+        // The fsync comes before the lock, so that writers in one folder share disk flushes.
+        let temporary = TemporaryFile::filled(&folder, content, former)?;
+        let lock = FolderLock::take(&folder)?;
         let created = self::former(&folder, name)?.is_none();
         temporary.rename_to(name)?;
         drop(lock);
         make_durable(&folder)?;
-        Ok(Written { bytes: content.len() as u64, created })
+        Ok(WriteSummary { bytes: content.len() as u64, created })
     }
 
-    /// Replaces a file by what `change` makes of it; `None` stands for a file that does not exist.
+    /// Replaces a file with `change` of its content; `None` means that the file does not exist.
     ///
-    /// No other write of this file, in this process or in another that uses a `Root`, comes in between.
+    /// Atomic with respect to other writes of this file through a `Root`, also from other processes.
     pub fn update(
         &self,
         path: &RootedPath,
         bytes_max: usize,
         change: impl FnOnce(Option<Vec<u8>>) -> Vec<u8>,
-    ) -> Result<Written, RootError> {
+    ) -> Result<WriteSummary, RootError> {
         let (folder, name) = self.folder_of(path)?;
-        let lock = Lock::take(&folder)?;
+        let lock = FolderLock::take(&folder)?;
         let (former, mode) = match open_inside(&folder, name, READ | OFlags::NOFOLLOW, STRICT) {
             Ok(descriptor) => {
                 let file = OpenFile::check(descriptor)?;
@@ -83,17 +83,22 @@ impl Root {
         if content.len() > bytes_max {
             return Err(RootError::TooLarge { bytes, bytes_max: bytes_max as u64 });
         }
-        Temporary::filled(&folder, &content, mode)?.rename_to(name)?;
+        TemporaryFile::filled(&folder, &content, mode)?.rename_to(name)?;
         drop(lock);
         make_durable(&folder)?;
-        Ok(Written { bytes, created })
+        Ok(WriteSummary { bytes, created })
     }
 
-    /// Adds to the end of a file that then has at most `bytes_max` bytes. Durable when it returns.
+    /// Appends to a file, which then has at most `bytes_max` bytes. Durable when it returns.
     ///
-    /// The file is rewritten rather than opened for appending: a crash or a full disk in the middle of an append
-    /// leaves half of it behind, and these files are small.
-    pub fn append(&self, path: &RootedPath, addition: &[u8], bytes_max: usize) -> Result<Written, RootError> {
+    /// Rewrites the file instead of `O_APPEND`: a crash or a full disk during an append leaves half of it, and these files
+    /// are small.
+    pub fn append(
+        &self,
+        path: &RootedPath,
+        addition: &[u8],
+        bytes_max: usize,
+    ) -> Result<WriteSummary, RootError> {
         self.update(path, bytes_max, |former| {
             let mut content = former.unwrap_or_default();
             content.extend_from_slice(addition);
@@ -101,9 +106,9 @@ impl Root {
         })
     }
 
-    /// Removes what writes left behind that a crash cut short, and returns how many there were.
+    /// Removes temporary files that a crash left behind, and returns their number.
     ///
-    /// A write in progress holds a lock on its file, so one of another process is left alone.
+    /// A write in progress holds a lock on its temporary file, so those of other processes are kept.
     pub fn sweep(&self) -> Result<usize, RootError> {
         let mut removed = 0;
         for path in self.walk(SWEEP_ENTRIES_MAX, super::DEPTH_MAX)?.folders {
@@ -127,7 +132,7 @@ impl Root {
         Ok(removed)
     }
 
-    /// Opens the folder of a file, making it where it does not exist, and returns it with the file's name.
+    /// Opens the folder of a file, creating it if missing, and returns it with the file name.
     fn folder_of<'p>(&self, path: &'p RootedPath) -> Result<(OwnedFd, &'p str), RootError> {
         let name = path.name().ok_or(RootError::IsDirectory)?;
         match open_inside(&self.folder, path.folder(), FOLDER, STRICT) {
@@ -137,7 +142,7 @@ impl Root {
         }
     }
 
-    /// Makes the folders of a file one by one, each below the one before.
+    /// Creates the parent folders one by one.
     fn make_folders(&self, path: &RootedPath) -> Result<OwnedFd, RootError> {
         let mut folder = open_inside(&self.folder, ".", FOLDER, STRICT)?;
         let count = path.names().count().saturating_sub(1);
@@ -145,12 +150,12 @@ impl Root {
             folder = match open_inside(&folder, name, FOLDER | OFlags::NOFOLLOW, STRICT) {
                 Err(Errno::NOENT) => {
                     match rustix::fs::mkdirat(&folder, name, NEW_FOLDER) {
-                        // Somebody else made it just now, which is as good.
+                        // Created concurrently, which is fine.
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(errno.into()),
                     }
-                    // A durable file in a folder that a crash forgets is lost all the same. Taken back if that fails,
-                    // so that the next write does not take it for durable.
+                    // A durable file in a folder that a crash loses is lost too. Removed if the fsync fails, so that the
+                    // next write does not mistake it for durable.
                     if let Err(errno) = rustix::fs::fsync(&folder) {
                         let _ = rustix::fs::unlinkat(&folder, name, AtFlags::REMOVEDIR);
                         return Err(errno.into());
@@ -164,7 +169,7 @@ impl Root {
     }
 }
 
-/// Returns the mode of the file that a write would replace. Only a regular file without a second name may be.
+/// Returns the mode of the file to replace. Only a regular file without hard links may be replaced.
 fn former(folder: &OwnedFd, name: &str) -> Result<Option<Mode>, RootError> {
     let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
@@ -180,60 +185,64 @@ fn former(folder: &OwnedFd, name: &str) -> Result<Option<Mode>, RootError> {
     }
 }
 
-/// Makes a rename in a folder durable.
+/// Fsyncs a folder after a rename.
 ///
-/// Whatever goes wrong here, the new content is in place already, so no error may say that nothing was changed.
+/// On failure the new content is already in place, so no error may claim that the file is unchanged.
 fn make_durable(folder: &OwnedFd) -> Result<(), RootError> {
     rustix::fs::fsync(folder).map_err(|errno| RootError::Io(errno.into()))
 }
 
-/// Holds a folder against other writers until it is dropped.
+/// Excludes other writers from a folder until dropped.
 ///
-/// The kernel's lock rather than one of ours: it also holds against another hub on the same folder, and it ends
-/// with the process however that ends.
-struct Lock<'a> {
+/// A `flock` rather than a mutex: it also excludes another hub on the same folder, and the kernel releases it when the
+/// process dies.
+struct FolderLock<'a> {
     folder: &'a OwnedFd,
 }
 
-impl Lock<'_> {
-    fn take(folder: &OwnedFd) -> Result<Lock<'_>, Errno> {
+impl FolderLock<'_> {
+    fn take(folder: &OwnedFd) -> Result<FolderLock<'_>, Errno> {
         loop {
             match rustix::fs::flock(folder, FlockOperation::LockExclusive) {
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
-                Ok(()) => return Ok(Lock { folder }),
+                Ok(()) => return Ok(FolderLock { folder }),
             }
         }
     }
 }
 
-impl Drop for Lock<'_> {
+impl Drop for FolderLock<'_> {
     fn drop(&mut self) {
-        // Closing the folder, which follows soon, gives the lock back as well.
+        // Closing the descriptor would release the lock as well.
         let _ = rustix::fs::flock(self.folder, FlockOperation::Unlock);
     }
 }
 
-/// New content on its way to its place. Dropped before it gets there, it is removed.
-struct Temporary<'a> {
+/// A temporary file. Removed if dropped before the rename.
+struct TemporaryFile<'a> {
     folder: &'a OwnedFd,
     name: String,
-    /// Open as long as the file exists: the lock on it tells a sweep that somebody is still at work.
+    /// Open as long as the file exists: its lock tells a sweep that the write is in progress.
     descriptor: OwnedFd,
     placed: bool,
 }
 
-impl<'a> Temporary<'a> {
-    /// Makes a hidden file with this content, durable, and with the mode of the file it will replace.
-    fn filled(folder: &'a OwnedFd, content: &[u8], mode: Option<Mode>) -> Result<Temporary<'a>, RootError> {
+impl<'a> TemporaryFile<'a> {
+    /// Creates a temporary file with this content, fsynced, with the mode of the file it replaces.
+    fn filled(
+        folder: &'a OwnedFd,
+        content: &[u8],
+        mode: Option<Mode>,
+    ) -> Result<TemporaryFile<'a>, RootError> {
         let name = temporary_name()?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let descriptor = rustix::fs::openat(folder, name.as_str(), flags, NEW_FILE)?;
-        let temporary = Temporary { folder, name, descriptor, placed: false };
+        let temporary = TemporaryFile { folder, name, descriptor, placed: false };
         rustix::fs::flock(&temporary.descriptor, FlockOperation::NonBlockingLockExclusive)?;
         let mut done = 0;
         while let Some(left) = content.get(done..).filter(|left| !left.is_empty()) {
-            // At a stated place, which is also how a trace tells these writes from all others.
+            // `pwrite`, so that a system call trace distinguishes these writes.
             match rustix::io::pwrite(&temporary.descriptor, left, done as u64) {
                 Ok(count) => done += count,
                 Err(Errno::INTR) => {}
@@ -247,7 +256,7 @@ impl<'a> Temporary<'a> {
         Ok(temporary)
     }
 
-    /// Puts the file in its place in one step.
+    /// Renames the file to its final name.
     fn rename_to(mut self, name: &str) -> Result<(), RootError> {
         rustix::fs::renameat(self.folder, self.name.as_str(), self.folder, name)?;
         self.placed = true;
@@ -255,10 +264,10 @@ impl<'a> Temporary<'a> {
     }
 }
 
-impl Drop for Temporary<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
         if !self.placed {
-            // What cannot be removed now is found by the next sweep.
+            // If this fails, the next sweep removes it.
             let _ = rustix::fs::unlinkat(self.folder, self.name.as_str(), AtFlags::empty());
         }
     }

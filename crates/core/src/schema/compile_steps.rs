@@ -1,27 +1,27 @@
-//! How many subschemas a validator compiles, counted before it does.
+//! Counts how many subschemas a validator would compile, before it does.
 //!
-//! It compiles a subschema once for each dynamic scope: each list of resources (`$id`) that leads to it. A few resources that
-//! refer to each other have exponentially many of those. And it compiles all that is applied to the same value once more for
-//! each `unevaluatedProperties` and `unevaluatedItems`. This walk stops when the budget is used up.
+//! The validator compiles a subschema once per dynamic scope, that is, per chain of resources (`$id`) that leads to it. A few
+//! resources that refer to each other have exponentially many chains. It also recompiles everything applied to the same
+//! value for each `unevaluatedProperties` and `unevaluatedItems`. The walk stops when the budget is exhausted.
 
-use super::graph::{Node, NodeId};
+use super::graph::{Node, SchemaNodeId};
 use std::collections::{HashMap, HashSet};
 
-/// How many subschemas may be compiled. Each takes about a kilobyte.
+/// Budget of compiled subschemas. Each takes about a kilobyte.
 pub(super) const COMPILED_MAX: u64 = 100_000;
-/// How many subschemas the published definition of schemas has, which is compiled anew for every scope.
+/// Subschemas of the meta-schema, which is compiled again for every scope.
 const META_NODES: u64 = 500;
-/// How deep the walk through what is compiled once more may go.
+/// Maximum depth of the walk through recompiled subschemas.
 const AGAIN_DEPTH_MAX: u64 = 256;
 
-/// A dynamic scope, by its place in the list of those that were met.
+/// A dynamic scope, numbered in the order of discovery.
 type ScopeId = usize;
 
-/// Counts what is compiled of a schema whose first node is its root, or returns `None` if that is more than the budget. Resources
-/// that refer to each other in a circle have scopes without end.
+/// Counts the compiled subschemas of a schema whose first node is the root; `None` if over the budget. Resources that refer
+/// to each other in a cycle have infinitely many scopes.
 pub(super) fn compile_steps(nodes: &[Node], steps_max: u64) -> Option<u64> {
     let mut again = Again { nodes, left: steps_max, open: vec![false; nodes.len()] };
-    // By a scope and the resource that is left, the longer scope.
+    // From a scope and the resource being left to the extended scope.
     let mut scopes: HashMap<(ScopeId, usize), ScopeId> = HashMap::new();
     let (mut left, mut seen) = (vec![(0, 0)], HashSet::from([(0, 0)]));
     while let Some((id, scope)) = left.pop() {
@@ -43,11 +43,11 @@ pub(super) fn compile_steps(nodes: &[Node], steps_max: u64) -> Option<u64> {
     Some(steps_max - again.left)
 }
 
-/// What is compiled once more, each time that it is met.
+/// Counts subschemas that are recompiled at every occurrence.
 struct Again<'n> {
     nodes: &'n [Node],
     left: u64,
-    /// What is looked through now. The validator closes such a circle, too.
+    /// The nodes on the current path. The validator cuts such cycles too.
     open: Vec<bool>,
 }
 
@@ -57,8 +57,8 @@ impl Again<'_> {
         Some(())
     }
 
-    /// Counts what a node compiles to learn what of a value it has not looked at.
-    fn unevaluated(&mut self, id: NodeId, depth: u64) -> Option<()> {
+    /// Counts what a node compiles to find the unevaluated parts of a value.
+    fn unevaluated(&mut self, id: SchemaNodeId, depth: u64) -> Option<()> {
         let node = &self.nodes[id];
         for _ in node.unevaluated_properties.iter().chain(&node.unevaluated_items) {
             self.looked_at(id, depth)?;
@@ -66,7 +66,7 @@ impl Again<'_> {
         Some(())
     }
 
-    fn looked_at(&mut self, id: NodeId, depth: u64) -> Option<()> {
+    fn looked_at(&mut self, id: SchemaNodeId, depth: u64) -> Option<()> {
         let (nodes, depth) = (self.nodes, depth.checked_sub(1)?);
         self.spend(1)?;
         if self.open[id] {
@@ -83,7 +83,7 @@ impl Again<'_> {
         Some(())
     }
 
-    fn whole(&mut self, id: NodeId, depth: u64) -> Option<()> {
+    fn whole(&mut self, id: SchemaNodeId, depth: u64) -> Option<()> {
         let (nodes, depth) = (self.nodes, depth.checked_sub(1)?);
         self.spend(1 + nodes[id].references().count() as u64)?;
         for part in nodes[id].parts() {

@@ -1,32 +1,32 @@
-//! How many steps it takes to compare a value with a schema, counted before it is done.
+//! The cost of validating a value, counted in steps before the validation.
 //!
-//! A validator has no budget of its own, and a short schema can ask for more than anybody can wait for: each of forty
-//! definitions that names the next one twice doubles the work. So the work is walked through first, without deciding
-//! anything: every subschema is applied to whatever it would be applied to if nothing ended early. The walk stops
-//! when the budget is used up, and what it stops at is never evaluated. It also bounds how deep the validator recurses.
+//! The validator has no budget, and a short schema can demand exponential work: forty definitions that each reference the
+//! next one twice. So this walk applies every subschema to every value it could be applied to, without deciding anything.
+//! It stops when the budget is exhausted, and then the validation never runs. It also bounds the recursion depth of the
+//! validator. Invariant: the count is never below the real work.
 
 use super::compile_steps::{COMPILED_MAX, compile_steps};
-use super::graph::{Applied, BYTES_PER_STEP, Node, NodeId, graph, is_nested, weight};
+use super::graph::{Applied, BYTES_PER_STEP, Node, SchemaNodeId, graph, is_nested, weight};
 use serde_json::Value;
 
-/// How many steps one comparison may take. A step is some ten nanoseconds, with everything around it at most a hundred.
+/// Step budget of one validation. A step is some ten nanoseconds, at most a hundred with overhead.
 pub const STEPS_MAX: u64 = 10_000_000;
-/// How many steps gathering what is wrong may take. Each of them may leave an error in memory.
+/// Step budget for collecting errors. Each step may keep an error in memory.
 pub const ERROR_STEPS_MAX: u64 = 100_000;
-/// How many steps a schema may ask for on one and the same value, whatever is in it.
+/// Step budget of a schema for any single value, not counting its children.
 const STEPS_PER_VALUE_MAX: u64 = 100_000;
-/// How many subschemas may lead to each other on one and the same value.
+/// Maximum nesting of subschemas applied to one value.
 const NESTED_PER_VALUE_MAX: u64 = 128;
-/// How many subschemas may lead to each other in all. The validator recurses as deep, on a stack of two megabytes.
+/// Maximum nesting of subschemas in total. The validator recurses as deep, on a stack of two megabytes.
 const NESTED_MAX: u64 = 512;
-/// How many states all patterns of a schema may have together. Each takes some ten bytes once it is compiled.
+/// Budget of regex states over all patterns of a schema. Each compiles to some ten bytes.
 const PATTERN_STATES_MAX: u64 = 1_000_000;
-/// How many steps one part of a value takes where a schema asks that it be a schema.
+/// Steps per part of a value that must match the meta-schema.
 const META_STEPS: u64 = 256;
-/// Arrays of up to so many items are compared item by item; larger ones by their hashes.
+/// Arrays up to this size are compared pairwise; larger ones by hash.
 const PAIRWISE_MAX: u64 = 16;
 
-/// Why a comparison is not made.
+/// Why a validation is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TooCostly {
     #[error("it takes more than {0} steps")]
@@ -35,13 +35,13 @@ pub enum TooCostly {
     Depth,
 }
 
-/// What it takes to compare a value with a schema.
+/// The cost model of a schema.
 pub struct Cost {
     nodes: Vec<Node>,
 }
 
 impl Cost {
-    /// Looks at a schema. One that no value could be compared with within the budget is an error.
+    /// Analyzes a schema. A schema that no value could be validated against within the budget is an error.
     pub fn of(schema: &Value) -> Result<Cost, String> {
         let cost = Cost { nodes: graph(schema)? };
         let mut bounds = vec![Bound::Unknown; cost.nodes.len()];
@@ -60,22 +60,22 @@ impl Cost {
         Ok(cost)
     }
 
-    /// Returns how many steps it takes to tell whether a value fits.
+    /// Returns the steps of a validation without errors.
     pub fn steps(&self, value: &Value, steps_max: u64) -> Result<u64, TooCostly> {
         let mut walk = Walk { nodes: &self.nodes, left: steps_max, steps_max };
         walk.fit(0, value, Mode::Verdict, NESTED_MAX)?;
         Ok(steps_max - walk.left)
     }
 
-    /// Returns how many steps it takes to tell all that is wrong with a value.
+    /// Returns the steps of collecting all errors of a value.
     pub fn error_steps(&self, value: &Value, steps_max: u64) -> Result<u64, TooCostly> {
         let mut walk = Walk { nodes: &self.nodes, left: steps_max, steps_max };
         walk.fit(0, value, Mode::Errors { copied: false }, NESTED_MAX)?;
         Ok(steps_max - walk.left)
     }
 
-    /// Returns what a subschema takes on one value, not counting what is within that.
-    fn bound(&self, id: NodeId, bounds: &mut [Bound], depth_left: u64) -> Result<Steps, String> {
+    /// Returns the steps of a subschema on one value, not counting the value's children.
+    fn bound(&self, id: SchemaNodeId, bounds: &mut [Bound], depth_left: u64) -> Result<Steps, String> {
         match bounds[id] {
             Bound::Known(steps) if steps.height <= depth_left => return Ok(steps),
             Bound::Unknown if depth_left > 0 => {}
@@ -107,7 +107,7 @@ impl Cost {
 #[derive(Clone, Copy)]
 enum Bound {
     Unknown,
-    /// Being looked at.
+    /// On the current path.
     Open,
     Known(Steps),
 }
@@ -115,7 +115,7 @@ enum Bound {
 #[derive(Clone, Copy)]
 struct Steps {
     fit: u64,
-    /// To find out what of a value was looked at, where something is said of the rest.
+    /// Steps to find the evaluated parts, for `unevaluated*`.
     mark: u64,
     height: u64,
 }
@@ -123,7 +123,7 @@ struct Steps {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Verdict,
-    /// All errors are gathered; those of alternatives with a copy of what they are about.
+    /// Collects all errors; those of alternatives include a copy of the value.
     Errors {
         copied: bool,
     },
@@ -141,8 +141,8 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Walks through what telling takes whether a value fits a subschema.
-    fn fit(&mut self, id: NodeId, value: &Value, mode: Mode, depth: u64) -> Result<(), TooCostly> {
+    /// Counts the validation of a value against a subschema.
+    fn fit(&mut self, id: SchemaNodeId, value: &Value, mode: Mode, depth: u64) -> Result<(), TooCostly> {
         let depth = depth.checked_sub(1).ok_or(TooCostly::Depth)?;
         let nodes = self.nodes;
         let node = &nodes[id];
@@ -151,7 +151,7 @@ impl<'c> Walk<'c> {
         if let Mode::Errors { copied } = mode {
             self.spend(node.repeated)?;
             if copied {
-                // Whatever is wrong, the value is copied for it.
+                // Each error holds a copy of the value.
                 self.spend(weight(value).saturating_mul(1 + node.keywords))?;
             }
         }
@@ -222,8 +222,7 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Walks through what finding out takes what of a value the parts of a schema have looked at. It tries each of them
-    /// anew, at every level.
+    /// Counts the search for the evaluated parts of a value. The validator evaluates each subschema again, at every level.
     fn mark(&mut self, node: &Node, value: &Value, depth: u64) -> Result<(), TooCostly> {
         let depth = depth.checked_sub(1).ok_or(TooCostly::Depth)?;
         let nodes = self.nodes;
@@ -257,7 +256,7 @@ impl<'c> Walk<'c> {
         Ok(())
     }
 
-    /// Spends what comparing the value itself takes.
+    /// Counts the comparison of the value itself.
     fn compare(&mut self, node: &Node, value: &Value) -> Result<(), TooCostly> {
         self.spend(node.options / 8)?;
         if node.meta {

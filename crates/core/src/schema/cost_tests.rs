@@ -1,7 +1,7 @@
 use super::*;
 use serde_json::{Map, json};
 
-/// Definitions in a row, each made of a reference to the next, `depth` times.
+/// A chain of definitions, `depth` long, each with a reference to the next.
 fn row(depth: usize, step: impl Fn(Value) -> Value) -> Value {
     let next = |at: usize| json!({ "$ref": format!("#/$defs/d{at}") });
     let mut defs: Map<_, _> = (0..depth).map(|at| (format!("d{at}"), step(next(at + 1)))).collect();
@@ -24,7 +24,7 @@ fn what_doubles_on_one_value_is_refused_at_once() {
     assert_eq!(refused(&row(20, twice)), too_many);
     let dependent = |next: Value| json!({ "dependentSchemas": { "a": next, "b": next } });
     assert_eq!(refused(&row(20, dependent)), too_many);
-    // No reference is needed where each level looks at what the one below has looked at.
+    // Without references: each level evaluates again what the level below has evaluated.
     let unevaluated = (0..28).fold(
         json!({ "properties": { "a": {} } }),
         |inner, _| json!({ "allOf": [inner], "unevaluatedProperties": false }),
@@ -55,7 +55,7 @@ fn what_a_validator_could_not_be_made_of_is_refused_at_once() {
 fn what_would_overflow_the_stack_is_refused_at_once() {
     let too_deep = "more than 128 of its parts lead to each other";
     assert_eq!(refused(&row(5_000, |next| json!({ "anyOf": [next] }))), too_deep);
-    // The same, met from its end: what is known already counts as deep as it is.
+    // The same chain, reached from its end: memoized results keep their height.
     let mut defs: Map<_, _> = (1..200)
         .map(|at| (format!("d{at:03}"), json!({ "allOf": [{ "$ref": format!("#/$defs/d{:03}", at - 1) }] })))
         .collect();
@@ -73,10 +73,10 @@ fn references_that_cannot_be_followed_are_refused() {
         let said = refused(&json!({ "properties": { "a": { "$ref": reference } } }));
         assert_eq!(said, format!("it refers to `{reference}`, which it does not hold"));
     }
-    // Many things of one name are not multiplied with many references to it.
+    // Many anchors of one name are not multiplied with many references to it.
     let many = vec![json!({ "$anchor": "a", "allOf": [{ "$ref": "#a" }] }); 100];
     assert_eq!(refused(&json!({ "items": many })), "it refers to `#a`, which could be too many things");
-    // A second thing of the same name hides nothing: both are counted.
+    // A second anchor of the same name hides nothing: both are counted.
     let heavy = json!({ "$id": "outer", "$defs": {
         "x": row(40, |next| json!({ "anyOf": [next, next] }))["$defs"]["d0"],
         "y": { "id": "inner", "$ref": "#/$defs/x" },
@@ -106,7 +106,7 @@ fn what_doubles_with_the_value_ends_with_the_budget() {
     assert!(cost.steps(&nested(8), STEPS_MAX).unwrap() < 10_000);
     assert_eq!(cost.steps(&nested(60), STEPS_MAX), Err(TooCostly::Steps(STEPS_MAX)));
     assert_eq!(cost.error_steps(&nested(60), ERROR_STEPS_MAX), Err(TooCostly::Steps(ERROR_STEPS_MAX)));
-    // Each level of the value may go through many of the schema.
+    // Each level of the value may pass many levels of the schema.
     let chain =
         (0..20).fold(json!({ "properties": { "a": { "$ref": "#" } } }), |i, _| json!({ "allOf": [i] }));
     assert_eq!(Cost::of(&chain).unwrap().steps(&nested(60), STEPS_MAX), Err(TooCostly::Depth));
@@ -143,7 +143,7 @@ fn each_way_to_make_much_of_a_little_is_paid_for() {
             schema.to_string()
         );
     }
-    // Alternatives copy what they do not fit, and `not` what it says.
+    // Alternatives copy the value on a mismatch, and `not` its schema.
     let many = Cost::of(&json!({ "anyOf": vec![json!({ "type": "string" }); 50] })).unwrap();
     assert!(many.steps(&json!(items), STEPS_MAX).is_ok());
     assert!(many.error_steps(&json!(items), ERROR_STEPS_MAX).is_err());
@@ -174,7 +174,7 @@ fn ordinary_schemas_and_large_arguments_are_far_below() {
 
 #[test]
 fn resources_that_refer_to_each_other_are_not_compiled_for_each_way_through_them() {
-    // Each names the next two: as many ways lead to the last as the Fibonacci numbers say.
+    // Each references the next two: the number of paths to the last is a Fibonacci number.
     let ladder = |rungs: usize| {
         let next = |at: usize| json!({ "$ref": format!("r{at}") });
         let mut defs: Map<_, _> = (0..rungs)
@@ -186,7 +186,7 @@ fn resources_that_refer_to_each_other_are_not_compiled_for_each_way_through_them
     };
     assert_eq!(refused(&ladder(8)), "");
     assert_eq!(refused(&ladder(40)), "it takes more than 100000 steps to make a validator of it");
-    // One that refers to itself comes round again, and that is all. Two in a circle never do.
+    // A resource that references itself closes its cycle. Two in a cycle never do.
     let with = |more: Value| {
         let b = json!({ "$id": "b", "properties": { "own": { "$ref": "b" }, "more": more } });
         json!({ "$id": "https://example.com/root", "properties": { "a": { "$ref": "#/$defs/a" } }, "$defs": {
@@ -197,7 +197,7 @@ fn resources_that_refer_to_each_other_are_not_compiled_for_each_way_through_them
     assert_eq!(said, "", "{self_only}");
     super::super::compile(&self_only).unwrap();
     assert!(refused(&with(json!({ "$ref": "a" }))).ends_with("to make a validator of it"));
-    // An `id` is a remark, except in the oldest dialect.
+    // `id` is an ordinary keyword, except in draft 4.
     let remark = |dialect: &str| {
         json!({ "$schema": dialect, "$ref": "#/$defs/a", "$defs": {
             "a": { "id": "A", "properties": { "b": { "$ref": "#/$defs/b" } } },

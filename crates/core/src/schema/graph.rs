@@ -1,62 +1,62 @@
-//! A schema as a graph of subschemas, with every reference resolved.
+//! A schema as a graph of subschemas, with references resolved.
 //!
-//! It is what [`super::cost`] walks, and says nothing of what fits. Where dialects differ, or a reference depends on the way
-//! by which it is reached, it holds all that could be meant: more is counted then than is done, never less.
+//! Input of [`super::cost`]. Where dialects differ or a reference depends on the dynamic scope, the graph has an edge to every
+//! possible target: the count may be too high, never too low.
 
 use super::pattern_weight::PatternWeight;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
-/// The place of a subschema in the graph.
-pub(super) type NodeId = usize;
+/// Index of a subschema in the graph.
+pub(super) type SchemaNodeId = usize;
 
 /// How a subschema is applied to the same value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Applied {
-    /// Always, and its errors are those of the whole.
+    /// Always; its errors are errors of the parent.
     Always,
-    /// So, too, and it stands elsewhere.
+    /// Like `Always`, by reference.
     Referenced,
-    /// As one of several; it is tried before its errors are gathered.
+    /// As an alternative; tested before its errors are collected.
     Alternative,
-    /// Only to learn whether it fits.
+    /// Only tested.
     Tested,
 }
 
 /// One subschema.
 #[derive(Debug, Default)]
 pub(super) struct Node {
-    /// The resource (`$id`) that it is part of. Those of the root are part of 0.
+    /// The resource (`$id`) it belongs to; 0 for the root resource.
     pub(super) resource: usize,
-    /// How many keywords compare something.
+    /// The number of keywords that compare something.
     pub(super) keywords: u64,
-    /// How many allowed values there are, and how many of them are arrays or objects.
+    /// The number of `enum` values, and how many of them are arrays or objects.
     pub(super) options: u64,
     pub(super) nested_options: u64,
-    /// How large a copy of what an error repeats of the schema is.
+    /// The size of the schema parts that an error copies.
     pub(super) repeated: u64,
     pub(super) pattern: Option<PatternWeight>,
     pub(super) reads_text: bool,
     pub(super) unique_items: bool,
-    /// It refers to the definition of schemas itself.
+    /// References the meta-schema.
     pub(super) meta: bool,
-    pub(super) in_place: Vec<(Applied, NodeId)>,
-    pub(super) dependent: Vec<(String, NodeId)>,
-    pub(super) properties: HashMap<String, NodeId>,
-    pub(super) pattern_properties: Vec<(PatternWeight, NodeId)>,
-    pub(super) additional_properties: Option<NodeId>,
-    pub(super) property_names: Option<NodeId>,
-    pub(super) prefix_items: Vec<NodeId>,
-    /// For all items, or those after the prefix.
-    pub(super) items: Vec<NodeId>,
-    pub(super) contains: Option<NodeId>,
-    pub(super) unevaluated_properties: Option<NodeId>,
-    pub(super) unevaluated_items: Option<NodeId>,
+    pub(super) in_place: Vec<(Applied, SchemaNodeId)>,
+    pub(super) dependent: Vec<(String, SchemaNodeId)>,
+    pub(super) properties: HashMap<String, SchemaNodeId>,
+    pub(super) pattern_properties: Vec<(PatternWeight, SchemaNodeId)>,
+    pub(super) additional_properties: Option<SchemaNodeId>,
+    pub(super) property_names: Option<SchemaNodeId>,
+    pub(super) prefix_items: Vec<SchemaNodeId>,
+    /// Applied to all items, or those after the prefix.
+    pub(super) items: Vec<SchemaNodeId>,
+    pub(super) contains: Option<SchemaNodeId>,
+    pub(super) unevaluated_properties: Option<SchemaNodeId>,
+    pub(super) unevaluated_items: Option<SchemaNodeId>,
 }
 
 impl Node {
-    /// Returns every subschema that it is made of.
-    pub(super) fn parts(&self) -> impl Iterator<Item = NodeId> {
+    /// Returns the direct subschemas.
+    pub(super) fn parts(&self) -> impl Iterator<Item = SchemaNodeId> {
         let in_place = self.in_place.iter().filter(|(applied, _)| *applied != Applied::Referenced);
         let dependent = self.dependent.iter().map(|(_, id)| id);
         let of_members = self.properties.values().chain(self.pattern_properties.iter().map(|(_, id)| id));
@@ -66,13 +66,13 @@ impl Node {
         in_place.map(|(_, id)| id).chain(dependent).chain(of_members).chain(of_items).chain(of_rest).copied()
     }
 
-    /// Returns every subschema that it refers to.
-    pub(super) fn references(&self) -> impl Iterator<Item = NodeId> {
+    /// Returns the referenced subschemas.
+    pub(super) fn references(&self) -> impl Iterator<Item = SchemaNodeId> {
         self.in_place.iter().filter(|(applied, _)| *applied == Applied::Referenced).map(|(_, id)| *id)
     }
 
-    /// Returns every subschema that is applied to the same value.
-    pub(super) fn on_same_value(&self) -> impl Iterator<Item = NodeId> {
+    /// Returns the subschemas applied to the same value.
+    pub(super) fn on_same_value(&self) -> impl Iterator<Item = SchemaNodeId> {
         self.in_place.iter().map(|(_, id)| *id).chain(self.dependent.iter().map(|(_, id)| *id))
     }
 
@@ -81,12 +81,12 @@ impl Node {
     }
 }
 
-/// Returns the subschemas that the first of them leads to.
+/// Returns all subschemas reachable from the root, which is first.
 pub(super) fn graph(schema: &Value) -> Result<Vec<Node>, String> {
     let mut builder = Builder { document: Document::of(schema), known: HashMap::new(), found: Vec::new() };
     builder.node(schema);
     let mut nodes = Vec::new();
-    // No recursion: references can lead on for as long as the text is.
+    // A work list, not recursion: chains of references can be as long as the text.
     while let Some(schema) = builder.found.get(nodes.len()) {
         let node = builder.read(schema)?;
         nodes.push(node);
@@ -94,18 +94,18 @@ pub(super) fn graph(schema: &Value) -> Result<Vec<Node>, String> {
     Ok(nodes)
 }
 
-/// Where a document's resources and anchors are.
+/// The resources and anchors of a document.
 struct Document<'s> {
     root: &'s Value,
     resources: Vec<&'s Value>,
-    /// By the last part of its address.
+    /// By the last segment of its URI.
     named: HashMap<String, Vec<&'s Value>>,
     anchors: HashMap<&'s str, Vec<&'s Value>>,
-    /// For each object within another resource than the root, that resource.
+    /// The resource of each object outside the root resource.
     within: HashMap<*const Value, &'s Value>,
-    /// For each resource, the one around it.
+    /// The parent resource of each resource.
     around: HashMap<*const Value, &'s Value>,
-    /// Whether an address could be spelt in several ways. Then no reference to an address is followed.
+    /// Whether an `$id` has several equivalent spellings. Then references by URI are not resolved.
     has_odd_address: bool,
 }
 
@@ -128,7 +128,7 @@ impl<'s> Document<'s> {
                 continue;
             };
             let mut resource = around;
-            // The second is that of an older dialect. Where both could be meant, both resources are thought of.
+            // `id` is from draft 4. Where both could apply, both are recorded.
             for id in ids.iter().filter_map(|word| words.get(*word)?.as_str()) {
                 let (address, anchor) = id.split_once('#').unwrap_or((id, ""));
                 if !address.is_empty() {
@@ -154,7 +154,7 @@ impl<'s> Document<'s> {
         document
     }
 
-    /// Returns everything that a reference could mean, or nothing. More than [`MEANINGS_MAX`] are not told one by one.
+    /// Returns all possible targets of a reference, up to one more than [`MEANINGS_MAX`].
     fn resolve(&self, word: &str, reference: &str, from: &'s Value) -> Vec<&'s Value> {
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let first = |all: &[&'s Value]| all.iter().take(MEANINGS_MAX + 1).copied().collect::<Vec<_>>();
@@ -187,10 +187,10 @@ impl<'s> Document<'s> {
     }
 }
 
-/// How many things a reference may mean, if different dialects are asked. Nearly always it is one.
+/// Maximum number of targets of one reference over all dialects. Nearly always it is one.
 const MEANINGS_MAX: usize = 16;
 
-/// Returns whether some part of a schema is written in the dialect in which `id` gives an address.
+/// Returns whether any part of a schema declares draft 4, in which `id` sets the URI.
 fn says_draft_4(root: &Value) -> bool {
     let mut left = vec![root];
     while let Some(value) = left.pop() {
@@ -206,13 +206,13 @@ fn says_draft_4(root: &Value) -> bool {
     false
 }
 
-/// Returns the part of an address that two addresses of the same thing have in common, however they are written.
+/// Returns the last segment of a URI, which all spellings of one URI share.
 fn last_part(address: &str) -> String {
     let address = address.trim_end_matches('/');
     address.rsplit(['/', ':']).next().unwrap_or_default().to_lowercase()
 }
 
-/// Returns whether an address may be another when it is written as addresses usually are.
+/// Returns whether normalization could change a URI.
 fn is_odd(address: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/@$!+,;=".contains(c);
     let mut parts = address.trim_end_matches('/').split('/');
@@ -221,7 +221,7 @@ fn is_odd(address: &str) -> bool {
         || parts.any(|part| part == "." || part == "..")
 }
 
-/// Returns a pointer without its percent signs, or nothing where it could be read in two ways.
+/// Percent-decodes a JSON pointer; `None` if it is ambiguous.
 fn decoded(pointer: &str) -> Option<String> {
     let mut pieces = pointer.split('%');
     let mut bytes = pieces.next()?.as_bytes().to_vec();
@@ -240,19 +240,19 @@ fn decoded(pointer: &str) -> Option<String> {
 
 struct Builder<'s> {
     document: Document<'s>,
-    known: HashMap<*const Value, NodeId>,
+    known: HashMap<*const Value, SchemaNodeId>,
     found: Vec<&'s Value>,
 }
 
 impl<'s> Builder<'s> {
-    fn node(&mut self, schema: &'s Value) -> NodeId {
+    fn node(&mut self, schema: &'s Value) -> SchemaNodeId {
         *self.known.entry(schema).or_insert_with(|| {
             self.found.push(schema);
             self.found.len() - 1
         })
     }
 
-    fn each(&mut self, schemas: &'s Value) -> Vec<NodeId> {
+    fn each(&mut self, schemas: &'s Value) -> Vec<SchemaNodeId> {
         schemas.as_array().into_iter().flatten().map(|schema| self.node(schema)).collect()
     }
 
@@ -279,7 +279,7 @@ impl<'s> Builder<'s> {
             "title" | "description" | "default" | "examples" | "$comment" | "$defs" | "definitions"
             | "$id" | "$anchor" | "$dynamicAnchor" => {}
             "$schema" => {
-                // The validator takes a dialect that the schema itself defines. What its words do then is not counted here.
+                // The validator accepts a custom dialect from the schema itself, whose keywords are not counted here.
                 let dialect = says.as_str().unwrap_or_default();
                 if !is_dialect(dialect) {
                     return Err(format!("its dialect `{}` is not known", crate::json::printable(dialect)));
@@ -370,13 +370,13 @@ pub(super) fn is_nested(value: &Value) -> bool {
     value.is_array() || value.is_object()
 }
 
-/// Returns whether a reference is to one of the published definitions of schemas, which every validator has.
+/// Returns whether a reference is to a published meta-schema, which every validator has built in.
 fn is_meta(reference: &str) -> bool {
     let address = reference.split_once("://").map_or(reference, |(_, rest)| rest);
     address.starts_with("json-schema.org/draft")
 }
 
-/// Returns whether a schema may say that it is written in this.
+/// Returns whether a URI names a supported dialect.
 fn is_dialect(address: &str) -> bool {
     let address = address.strip_suffix('#').unwrap_or(address);
     let path = ["https://", "http://"].iter().find_map(|scheme| address.strip_prefix(scheme));
@@ -392,7 +392,7 @@ const DIALECTS: [&str; 6] = [
     "draft-04/schema",
 ];
 
-/// Returns how much there is of a value: one for everything in it, more for long texts.
+/// Returns the size of a value: one per node, more for long texts.
 pub(super) fn weight(value: &Value) -> u64 {
     let (mut sum, mut left) = (0, vec![value]);
     while let Some(value) = left.pop() {
@@ -410,5 +410,5 @@ pub(super) fn weight(value: &Value) -> u64 {
     sum
 }
 
-/// How many bytes of text are copied or looked through in the time of one step.
+/// Bytes of text copied or scanned in the time of one step.
 pub(super) const BYTES_PER_STEP: u64 = 64;

@@ -1,20 +1,20 @@
-//! How much work a regular expression can be, estimated from its text.
+//! The cost of a regular expression (ReDoS), estimated from its text.
 //!
-//! The engine takes time in proportion to its states and the text. Counted repetition multiplies states, so a short pattern
-//! can stand for very many. Where the engine backtracks (look-around, back references) it has a limit of its own.
+//! The linear engine takes time in proportion to states times text. Counted repetition multiplies states, so a short pattern
+//! can have very many. The backtracking engine (look-around, back references) has a backtrack limit.
 
-/// How often the engine may backtrack in one match. Ordinary patterns need some hundred.
+/// Backtrack limit of one match. Ordinary patterns need some hundred.
 pub(super) const BACKTRACKS_MAX: usize = 1_000;
-/// How often the validator compares all over again where matches did not end within their bound.
+/// How often the validator may repeat a validation after matches that hit the limit.
 const RUNS_MAX: u64 = 64;
-/// What one match costs at most where the engine backtracks.
+/// The maximum cost of one match with backtracking.
 const BACKTRACKING_STEPS: u64 = BACKTRACKS_MAX as u64 * RUNS_MAX;
-/// How many states and characters the engine does in the time of one step.
+/// States times characters processed in the time of one step.
 const STATES_PER_STEP: u64 = 64;
-/// How many states a class of the Unicode tables has, roughly.
+/// Approximate number of states of a Unicode class.
 const UNICODE_CLASS_STATES: u64 = 256;
 
-/// The work of matching one pattern.
+/// The cost of one pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PatternWeight {
     states: u64,
@@ -30,15 +30,15 @@ impl PatternWeight {
         self.states
     }
 
-    /// Returns the steps that it takes to match a text.
+    /// Returns the steps to match a text.
     pub(super) fn steps(self, text: &str) -> u64 {
         let scan = self.states.saturating_mul(text.len() as u64 + 1) / STATES_PER_STEP;
         scan.saturating_add(if self.backtracks { BACKTRACKING_STEPS } else { 1 })
     }
 }
 
-/// Returns whether the engine may have to backtrack: for look-around, back references, atomic groups, possessive repetition,
-/// conditions. What only looks like one of them counts too.
+/// Returns whether the engine may backtrack: look-around, back references, atomic groups, possessive quantifiers,
+/// conditionals. False positives are fine.
 fn backtracks(pattern: &str) -> bool {
     let groups = ["(?=", "(?!", "(?<", "(?>", "(?(", "(?P=", "(?P>", "(?|"];
     let possessive = ["++", "*+", "?+", "}+"];
@@ -47,10 +47,10 @@ fn backtracks(pattern: &str) -> bool {
         || pattern.as_bytes().windows(2).any(escape)
 }
 
-/// Returns how many states a pattern has: one for each character or class, times how often it is repeated.
+/// Returns the number of states: one per character or class, times its repetition.
 fn states(pattern: &str) -> u64 {
     let mut chars = pattern.chars().peekable();
-    // Of each open group, its states so far and those of the last thing in it, which a counter would repeat.
+    // Per open group: its states so far, and those of the last atom, which a counter would repeat.
     let (mut open, mut sum, mut last) = (Vec::new(), 0_u64, 0_u64);
     while let Some(c) = chars.next() {
         let states = match c {
@@ -113,7 +113,7 @@ mod tests {
         ] {
             assert!(PatternWeight::of(pattern).steps("") >= BACKTRACKING_STEPS, "{pattern}");
         }
-        // What the linear engine does is paid for by its states.
+        // The linear engine is accounted for by its states.
         for pattern in ["^[a-z]+$", r"\d{4}-\d{2}", "(?:a|b)*c", r"\bword\b", "(?i)x"] {
             assert!(PatternWeight::of(pattern).steps("") < 100, "{pattern}");
         }

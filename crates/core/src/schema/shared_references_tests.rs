@@ -1,22 +1,21 @@
-//! The attack: short schemas whose parts share references, so that the work doubles with every level.
+//! The attack: short schemas with shared references, so that the work doubles at every level.
 //!
-//! Every subschema has a keyword of the test's own, which counts how often the validator compiles it and how often it
-//! is compared with. For any schema and any value: either the budget refuses, or no more steps are taken than were counted
-//! before, and hardly more is compiled.
+//! A custom keyword in every subschema counts how often the validator compiles and evaluates it. For any schema and value,
+//! either the budget refuses, or the validation takes no more steps than were counted before, and compiles hardly more.
 
 use super::compile_steps::{COMPILED_MAX, compile_steps};
 use super::cost::Cost;
 use super::graph::graph;
-use super::sound::options;
+use super::validity::options;
 use jsonschema::{Keyword, ValidationError, Validator};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many steps one comparison may take here. Less than for real, so that the test is short.
+/// Step budget in this test. Smaller than the real one, to keep the test short.
 const STEPS_MAX: u64 = 20_000;
-/// How many times as many subschemas as were counted a validator may compile: some it cannot share, and compiles again. A third
-/// more was the most in 6,000 schemas.
+/// Tolerance for compiled subschemas relative to the count: some cannot be shared and are compiled again. The maximum over
+/// 6,000 schemas was a third more.
 const COMPILED_AGAIN_MAX: u64 = 2;
 
 #[derive(Default)]
@@ -41,7 +40,7 @@ impl<'i> Keyword<'i> for CountedKeyword {
     }
 }
 
-/// Makes a validator that counts.
+/// Makes a counting validator.
 fn counting(schema: &Value) -> Result<(Validator, Arc<Counts>), String> {
     let counts = Arc::new(Counts::default());
     let of_factory = counts.clone();
@@ -54,8 +53,7 @@ fn counting(schema: &Value) -> Result<(Validator, Arc<Counts>), String> {
     Ok((validator, counts))
 }
 
-/// What is decided about a comparison before it is made: how often a subschema is compared with something at most, or
-/// nothing where it is refused.
+/// The admission decision before a validation: the maximum number of evaluations of a subschema, or `None` if refused.
 type Admit = fn(&Cost, &Value, Asks) -> Option<u64>;
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +69,7 @@ fn budget(cost: &Cost, value: &Value, asks: Asks) -> Option<u64> {
     }
 }
 
-/// How many comparisons were refused and made, and how many steps one took at most.
+/// The number of refused and completed validations, and the maximum number of steps of one.
 #[derive(Debug, Default)]
 struct Tally {
     refused: u64,
@@ -79,7 +77,7 @@ struct Tally {
     most: u64,
 }
 
-/// Makes what is not refused. Says if a validator is made of more parts, or a comparison takes more steps, than was counted.
+/// Runs admitted validations. Returns an error if compiling or validating takes more than was counted.
 fn check(schema: &Value, values: &[Value], tally: &mut Tally) -> Result<(), String> {
     let Ok(cost) = Cost::of(schema) else {
         tally.refused += 1;
@@ -125,7 +123,7 @@ fn compare(
     Ok(())
 }
 
-/// Numbers that look random and are the same in every run.
+/// A deterministic pseudo-random generator.
 struct Random(u64);
 
 impl Random {
@@ -142,15 +140,15 @@ impl Random {
     }
 }
 
-/// Makes schemas of definitions that refer to each other.
+/// Generates schemas of definitions that reference each other.
 struct Maker {
     random: Random,
     definitions: usize,
-    /// How often a reference leads back instead of on. Never, for some.
+    /// How often a reference goes back instead of forward; `None` for never.
     back: Option<usize>,
-    /// Whether definitions have addresses of their own.
+    /// Whether definitions have an `$id`.
     addressed: bool,
-    /// What all ends say, or each something else. What is above them does not end a comparison early.
+    /// The verdict of all leaves, or a random one each. Keeps inner nodes from ending early.
     ends: Option<bool>,
 }
 
@@ -204,7 +202,7 @@ impl Maker {
         json!({ "$ref": reference, "x-step": true })
     }
 
-    /// Two references, both of which have to be followed.
+    /// Two references, both of which are evaluated.
     fn pair(&mut self, from: usize) -> Value {
         let word = if self.ends == Some(true) { "allOf" } else { "anyOf" };
         let mut schema = json!({ "x-step": true, word: [self.reference(from), self.reference(from)] });
@@ -277,7 +275,7 @@ impl Maker {
     }
 }
 
-/// Tries as many schemas, beginning with this seed.
+/// Tries that many schemas, from this seed on.
 fn try_schemas(first: u64, schemas: u64) -> Tally {
     let mut tally = Tally::default();
     for seed in first..first + schemas {
@@ -294,11 +292,11 @@ fn try_schemas(first: u64, schemas: u64) -> Tally {
 #[test]
 fn no_schema_takes_more_steps_than_its_budget() {
     let tally = try_schemas(0, 250);
-    // Both happen often, or this has shown nothing.
+    // Both must occur often, or the test shows nothing.
     assert!(tally.refused > 100 && tally.made > 250 && tally.most > STEPS_MAX / 20, "{tally:?}");
 }
 
-/// Each definition of the row names the next one twice.
+/// A chain of definitions, each of which references the next one twice.
 fn doubling(levels: usize, word: &str) -> Value {
     let next = |at: usize| json!({ "$ref": format!("#/$defs/d{at}") });
     let mut defs: Map<_, _> =
@@ -314,14 +312,14 @@ fn a_row_of_pairs_is_refused_before_a_validator_is_made() {
         check(&doubling(40, word), &[json!({})], &mut tally).unwrap();
         assert_eq!((tally.refused, tally.made), (1, 0), "{word}");
     }
-    // The weak variant lets everything pass. The same check finds out, at a level that can still be waited for.
+    // Without admission control the same check fails, at a depth that still ends.
     let everything: Admit = |_, _, _| Some(u64::MAX);
     let schema = doubling(16, "anyOf");
     let cost = Cost::of(&json!({})).unwrap();
     let (validator, counts) = counting(&schema).unwrap();
     let found = compare(&validator, &counts, &cost, &json!({}), everything, &mut Tally::default());
     assert_eq!(found, Err("Verdict: 65536 steps are too many".to_owned()));
-    // So does one that counts the parts of a schema, and not the ways that lead to them.
+    // It also fails if only the parts of a schema are counted, not the paths to them.
     let parts: Admit = |_, _, _| Some(17);
     let found = compare(&validator, &counts, &cost, &json!({}), parts, &mut Tally::default());
     assert_eq!(found, Err("Verdict: 65536 steps, and 17 were counted".to_owned()));

@@ -1,4 +1,4 @@
-//! The gate cannot be forgotten: what goes around it does not compile.
+//! Code that bypasses the gate does not compile.
 
 #[test]
 fn a_provider_is_reached_only_through_the_gate() {

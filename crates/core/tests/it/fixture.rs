@@ -1,4 +1,4 @@
-//! A workspace with traps: links that lead out, a hard link, a pipe, and neighbours with similar names.
+//! A workspace with traps: links that lead out, a hard link, a pipe, and siblings with similar names.
 
 use portcullis_core::Root;
 use portcullis_core::root::{RootError, RootedPath};
@@ -8,9 +8,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// What every file outside holds, and no answer may.
+/// The content of every file outside, which must never be returned.
 pub(crate) const CANARY: &str = "CANARY-OUTSIDE";
-/// More than any file of the fixture.
+/// Larger than any file of the fixture.
 pub(crate) const BYTES_MAX: usize = 1024 * 1024;
 
 pub(crate) struct Fixture {
@@ -20,7 +20,7 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Fixture {
-        // Thousands of durable writes are quick in memory.
+        // On tmpfs, thousands of fsyncs are fast.
         let memory = Path::new("/dev/shm");
         let base = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         let ws = base.path().join("ws");
@@ -56,7 +56,7 @@ impl Fixture {
         Fixture { base, root }
     }
 
-    /// Returns the folder that holds the root and its neighbours.
+    /// Returns the folder that holds the root and its siblings.
     pub(crate) fn ws(&self) -> PathBuf {
         self.base.path().join("ws")
     }
@@ -65,7 +65,7 @@ impl Fixture {
         self.ws().join("ai-data")
     }
 
-    /// Returns a digest of everything beside the root: names, modes and contents.
+    /// Returns a digest of everything outside the root: names, modes and contents.
     pub(crate) fn outside(&self) -> String {
         let mut hash = Sha256::new();
         digest_into(&mut hash, self.base.path(), &self.inside());
@@ -90,7 +90,7 @@ impl Fixture {
         Ok(listed.entries.into_iter().map(|entry| entry.name).collect())
     }
 
-    /// Asserts that a path is refused by every way in, and that nothing outside changes.
+    /// Asserts that every operation refuses a path, and that nothing outside changes.
     pub(crate) fn check_refused(&self, path: &str) {
         let before = self.outside();
         assert!(self.read(path).is_err(), "read {path:?}");

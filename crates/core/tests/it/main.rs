@@ -1,4 +1,4 @@
-//! Tests of core from outside: attacks by name, properties, and what must not compile.
+//! Integration tests of core: attacks by name, properties, and compile-fail tests.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 

@@ -1,4 +1,4 @@
-//! No path that anybody can think of leads out.
+//! Property tests: no path leads out of the root.
 
 use crate::fixture::{CANARY, Fixture};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 static FIXTURE: LazyLock<Fixture> = LazyLock::new(Fixture::new);
 
-/// The words that paths out are made of.
+/// Building blocks of traversal paths.
 const WORDS: [&str; 28] = [
     "..",
     ".",
@@ -64,7 +64,7 @@ proptest! {
 
     #[test]
     fn no_write_changes_what_is_outside(path in a_path()) {
-        // A tree of its own, so that no file written here is one that the reads above find.
+        // Its own tree, so that the reads above do not find files written here.
         static WRITTEN: LazyLock<(Fixture, String)> = LazyLock::new(|| {
             let fixture = Fixture::new();
             let before = fixture.outside();

@@ -1,8 +1,8 @@
-//! A server that repeats the query of a request in a redirect to another host, with the secret that was put in it.
+//! A server that repeats the query of a request, with its secret, in a redirect to another host.
 
 use super::UNHURRIED;
-use super::site::{Site, answer, redirect};
-use crate::{Egress, EgressSettings, Fetched, Resolve, SecretSource};
+use super::site::{LoopbackSite, answer, redirect};
+use crate::{EgressClient, EgressResponse, EgressSettings, Resolve, SecretSource};
 use futures::future::BoxFuture;
 use portcullis_core::{Secret, SystemClock, ToolError};
 use portcullis_store::secrets::{SecretError, SecretRef};
@@ -14,7 +14,7 @@ const VALUE: &str = "k3y-of-the-api";
 const API: &str = "api.example";
 const OTHER: &str = "other.example";
 
-/// Every name leads to this machine.
+/// Resolves every name to loopback.
 struct Loopback;
 
 impl Resolve for Loopback {
@@ -23,7 +23,7 @@ impl Resolve for Loopback {
     }
 }
 
-/// Grants one secret for the address, at these hosts.
+/// Grants one secret for the URL, at these hosts.
 struct GrantedAt(&'static [&'static str]);
 
 impl SecretSource for GrantedAt {
@@ -36,18 +36,18 @@ impl SecretSource for GrantedAt {
     }
 }
 
-/// What came of a request with a secret in its address, to a server that sends it on to `to` with its query.
+/// The outcome of a request with a secret in its URL, to a server that redirects to `to` with the query.
 struct Attempt {
-    outcome: Result<Fetched, ToolError>,
-    /// What the other host was asked.
+    outcome: Result<EgressResponse, ToolError>,
+    /// Requests that the other host received.
     overheard: Vec<String>,
 }
 
 impl Attempt {
     async fn new(source: GrantedAt, wanted: &'static [&'static str], spell: fn(&str) -> String) -> Attempt {
-        let other = Site::open(|_| answer(200, &[], "ok")).await;
+        let other = LoopbackSite::open(|_| answer(200, &[], "ok")).await;
         let port = other.address.port();
-        let api = Site::open(move |request| {
+        let api = LoopbackSite::open(move |request| {
             let query = request.split_once('?').unwrap().1.split(' ').next().unwrap();
             redirect(302, &format!("http://{OTHER}:{port}/{}", spell(query)))
         })
@@ -58,7 +58,7 @@ impl Attempt {
             per_host: UNHURRIED,
             ..EgressSettings::default()
         };
-        let client = Egress::new(settings, Arc::new(Loopback), Arc::new(source), Arc::new(SystemClock));
+        let client = EgressClient::new(settings, Arc::new(Loopback), Arc::new(source), Arc::new(SystemClock));
         let handle: SecretRef = "secret:KEY".parse().unwrap();
         let outcome = client
             .unwrap()
@@ -73,7 +73,7 @@ impl Attempt {
     }
 }
 
-/// Ways to write a query into a redirect. No search for the value would find the last.
+/// Encodings of a query in a redirect. A search for the value would not find the last.
 const SPELLINGS: [fn(&str) -> String; 4] = [
     |query| format!("?{query}"),
     |query| format!("?{}", query.replace("%2D", "-")),
@@ -88,20 +88,20 @@ async fn a_host_that_the_secret_is_not_granted_for_is_not_asked() {
         assert_eq!(attempt.overheard, [""; 0]);
         assert_eq!(
             attempt.outcome.unwrap_err().to_string(),
-            "denied: `api.example` redirects to an address that is refused: secret `KEY` is not granted for `url` at `other.example`; a person can allow it: portcullis secrets grant KEY 'other.example:url'"
+            "denied: `api.example` redirects to a URL that is refused: secret `KEY` is not granted for `url` at `other.example`; a person can allow it: portcullis secrets grant KEY 'other.example:url'"
         );
     }
 }
 
-/// A host that is not wanted at all is refused as such: a grant of the secret would not help.
+/// A host that the filter excludes is refused as such: a grant of the secret would not help.
 #[tokio::test]
 async fn a_host_that_is_not_wanted_is_refused_first() {
     let attempt = Attempt::new(GrantedAt(&[API]), &[API], SPELLINGS[0]).await;
     assert_eq!(attempt.overheard, [""; 0]);
-    assert_eq!(attempt.outcome.unwrap_err().message, "`other.example` may not be asked");
+    assert_eq!(attempt.outcome.unwrap_err().message, "host `other.example` is not allowed");
 }
 
-/// The check can fail: where the secret is granted too widely, the redirect is followed and the value arrives.
+/// Control: with a grant that is too wide, the redirect is followed and the value arrives.
 #[tokio::test]
 async fn a_weak_grant_lets_it_through() {
     for spell in SPELLINGS {

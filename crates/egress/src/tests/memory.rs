@@ -1,4 +1,4 @@
-//! What an answer without end costs, packed and plain.
+//! Memory cost of an endless response, compressed and plain.
 
 use super::again;
 use super::client;
@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 const MB: usize = 1024 * 1024;
-/// What one hostile answer may cost.
+/// Memory that one hostile response may cost.
 const GROWTH_KB_MAX: u64 = 16 * 1024;
 const VARIABLE: &str = "PORTCULLIS_TEST_OWN_PROCESS";
 
-/// Returns 10 MB of nothing as a gzip file of 10 kB. Gzip files one after the other are one file.
+/// Returns 10 MB of zeros as 10 kB of gzip. Concatenated gzip files are one file.
 fn packed() -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     let nothing = vec![0; 64 * 1024];
@@ -24,7 +24,7 @@ fn packed() -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// Sends 10 GB when unpacked, or as much as is taken, to whoever comes.
+/// Sends 10 GB when decompressed, or as much as the client reads, on each connection.
 async fn site(encoding: &'static str, piece: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -50,7 +50,7 @@ fn status_kb(key: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Returns by how much the memory of this process grew at its highest while `doing`.
+/// Returns the growth of this process's peak memory during `doing`.
 async fn growth_kb(doing: impl Future<Output = ()>) -> u64 {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status_kb("VmRSS");
@@ -58,7 +58,7 @@ async fn growth_kb(doing: impl Future<Output = ()>) -> u64 {
     status_kb("VmHWM").saturating_sub(before)
 }
 
-/// Unpacks without a bound, as long as this test can afford.
+/// Control: decompresses without a bound, as far as this test can afford.
 async fn weak(address: SocketAddr) {
     let mut unpack = MultiGzDecoder::new(Vec::new());
     #[expect(clippy::disallowed_methods, reason = "the weak variant of a test, to itself")]
@@ -81,7 +81,7 @@ async fn weak(address: SocketAddr) {
 #[test]
 fn an_answer_without_end_costs_little() {
     if std::env::var_os(VARIABLE).is_none() {
-        // Other tests in the same process would be measured too.
+        // Other tests in the same process would distort the measurement.
         let name = "tests::memory::an_answer_without_end_costs_little";
         assert_eq!(again(name, &["env"], VARIABLE), Some(true));
         return;
@@ -91,14 +91,14 @@ fn an_answer_without_end_costs_little() {
         let bomb = site("gzip", packed()).await;
         let plain = site("identity", vec![b'x'; 64 * 1024]).await;
         let client = client(&[bomb.to_string(), plain.to_string()]);
-        let ask = async |address: SocketAddr, told: &str| {
+        let ask = async |address: SocketAddr, expected: &str| {
             let error = client.get(&format!("http://{address}/")).send().await.unwrap_err();
-            assert_eq!(error.to_string(), told);
+            assert_eq!(error.to_string(), expected);
         };
-        // What is made once and kept is not growth.
-        ask(plain, "the answer has more than 5242880 bytes").await;
-        let bombed = growth_kb(ask(bomb, "the answer unpacks to more than 100 times its size")).await;
-        let flooded = growth_kb(ask(plain, "the answer has more than 5242880 bytes")).await;
+        // Warm up: one-time allocations are not growth.
+        ask(plain, "the response has more than 5242880 bytes").await;
+        let bombed = growth_kb(ask(bomb, "the response decompresses to more than 100 times its size")).await;
+        let flooded = growth_kb(ask(plain, "the response has more than 5242880 bytes")).await;
         let weak = growth_kb(weak(bomb)).await;
         eprintln!("memory grew by {bombed} kB for a bomb of 10 GB, {flooded} kB for an endless body; {weak} kB without bounds");
         assert!(bombed <= GROWTH_KB_MAX && flooded <= GROWTH_KB_MAX, "{bombed} kB, {flooded} kB");

@@ -1,18 +1,18 @@
-//! A small site: answers every request with what a function says.
+//! A small HTTP server whose responses come from a function.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// A site on loopback, and every request that it got.
-pub(super) struct Site {
+/// A server on loopback, and the requests that it received.
+pub(super) struct LoopbackSite {
     pub(super) address: SocketAddr,
     pub(super) asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Site {
-    pub(super) async fn open(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Site {
+impl LoopbackSite {
+    pub(super) async fn open(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> LoopbackSite {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
@@ -29,7 +29,7 @@ impl Site {
                 });
             }
         });
-        Site { address, asked }
+        LoopbackSite { address, asked }
     }
 
     pub(super) fn place(&self) -> String {
@@ -45,7 +45,7 @@ impl Site {
     }
 }
 
-/// Reads a request: its head, and as much of a body as has come.
+/// Reads a request: its head, and as much of the body as has arrived.
 pub(super) async fn head(visitor: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut request = Vec::new();
     let mut piece = [0; 4096];
@@ -65,7 +65,7 @@ pub(super) async fn head(visitor: &mut (impl AsyncReadExt + Unpin)) -> String {
     }
 }
 
-/// Returns an answer with headers and a body.
+/// Returns a response with headers and a body.
 pub(super) fn answer(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Vec<u8> {
     let mut text = format!("HTTP/1.1 {status} Whatever\r\nconnection: close\r\n");
     headers.iter().for_each(|(name, value)| text += &format!("{name}: {value}\r\n"));

@@ -1,8 +1,8 @@
-//! Who is at the other end. The certificates beside this file are for tests and nothing else trusts them.
+//! TLS certificate verification. The certificates next to this file are for tests; nothing else trusts them.
 
 use super::site::{answer, head};
 use super::{NoNames, UNHURRIED};
-use crate::{CertificateDer, Egress, EgressSettings, NoSecrets};
+use crate::{CertificateDer, EgressClient, EgressSettings, NoSecrets};
 use portcullis_core::SystemClock;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -42,14 +42,14 @@ async fn site() -> SocketAddr {
     address
 }
 
-fn client(place: &str, roots: Vec<CertificateDer<'static>>) -> Egress {
+fn client(place: &str, roots: Vec<CertificateDer<'static>>) -> EgressClient {
     let settings = EgressSettings {
         exceptions: vec![place.parse().unwrap()],
         per_host: UNHURRIED,
         extra_roots: roots,
         ..EgressSettings::default()
     };
-    Egress::new(settings, Arc::new(NoNames), Arc::new(NoSecrets), Arc::new(SystemClock)).unwrap()
+    EgressClient::new(settings, Arc::new(NoNames), Arc::new(NoSecrets), Arc::new(SystemClock)).unwrap()
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn only_a_certificate_that_is_trusted_will_do() {
     let trusting = client(&place, vec![authority()]);
     assert_eq!(trusting.get(&url).send().await.unwrap().body.unwrap(), b"safe");
     let error = client(&place, Vec::new()).get(&url).send().await.unwrap_err();
-    assert_eq!(error.to_string(), "`127.0.0.1` could not prove who it is (TLS)");
+    assert_eq!(error.to_string(), "`127.0.0.1` failed TLS certificate verification");
 }
 
 #[test]
@@ -68,5 +68,7 @@ fn a_root_that_is_none_is_told() {
         extra_roots: vec![CertificateDer::from(vec![1, 2, 3])],
         ..EgressSettings::default()
     };
-    assert!(Egress::new(settings, Arc::new(NoNames), Arc::new(NoSecrets), Arc::new(SystemClock)).is_err());
+    assert!(
+        EgressClient::new(settings, Arc::new(NoNames), Arc::new(NoSecrets), Arc::new(SystemClock)).is_err()
+    );
 }

@@ -1,31 +1,32 @@
-//! Where questions are put and answered: for the layer, and for every place where a person may be.
+//! The approval desk: creates, decides and waits for approval requests.
 
 use arc_swap::ArcSwap;
 use portcullis_core::{Clock, ErrorKind, ToolError};
 use portcullis_store::approvals::{
-    Approval, ApprovalError, Approvals, Asked, Lifetimes, Seen, Stage, Standing, Verdict,
+    Approval, ApprovalError, ApprovalLifetimes, ApprovalOutcome, ApprovalRequest, ApprovalSnapshot,
+    ApprovalStage, ApprovalStore, ApprovalVerdict,
 };
+use portcullis_store::database::Database;
 use std::collections::HashSet;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How long questions and answers last.
+/// Timeouts and lifetimes of approvals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ApprovalTimes {
-    /// How long a call waits for an answer before it is told to come back.
+    /// How long a call waits for a decision before it fails with `needs_approval`.
     pub wait: Duration,
-    pub lifetimes: Lifetimes,
+    pub lifetimes: ApprovalLifetimes,
 }
 
 impl Default for ApprovalTimes {
     fn default() -> ApprovalTimes {
         ApprovalTimes {
-            // Common clients give up on a call after a minute.
+            // Below the one-minute timeout of common clients.
             wait: Duration::from_secs(50),
-            lifetimes: Lifetimes {
+            lifetimes: ApprovalLifetimes {
                 pending: Duration::from_secs(24 * 60 * 60),
                 approved: Duration::from_secs(60 * 60),
             },
@@ -33,64 +34,63 @@ impl Default for ApprovalTimes {
     }
 }
 
-/// The approvals of a running hub. Cheap to clone; every clone is the same desk.
+/// The approvals of a running hub. Clones share state.
 #[derive(Clone)]
 pub struct ApprovalDesk {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    store: Approvals,
+    store: ApprovalStore,
     times: ArcSwap<ApprovalTimes>,
-    changed: watch::Sender<()>,
     closed: CancellationToken,
-    /// For which questions a form is open at some client. Nobody is asked the same twice at once.
+    /// The approvals with an open form at some client, so that no person gets the same form twice.
     forms: Mutex<HashSet<String>>,
 }
 
 impl ApprovalDesk {
-    /// Opens the desk on the approvals kept in the folder `dir`.
-    pub fn open(dir: &Path, times: ApprovalTimes, clock: Arc<dyn Clock>) -> ApprovalDesk {
+    pub fn open(database: &Database, times: ApprovalTimes, clock: Arc<dyn Clock>) -> ApprovalDesk {
         let inner = Inner {
-            store: Approvals::open(dir, clock),
+            store: ApprovalStore::open(database, clock),
             times: ArcSwap::from_pointee(times),
-            changed: watch::Sender::new(()),
             closed: CancellationToken::new(),
             forms: Mutex::default(),
         };
         ApprovalDesk { inner: Arc::new(inner) }
     }
 
-    /// Returns the approvals, to be looked at.
-    pub fn approvals(&self) -> &Approvals {
+    /// Returns the store.
+    pub fn approvals(&self) -> &ApprovalStore {
         &self.inner.store
     }
 
-    /// Decides about a question, and wakes who waits for it.
-    pub async fn decide(&self, id: &str, verdict: Verdict, by: &str) -> Result<Approval, ApprovalError> {
-        let (desk, id, by) = (self.clone(), id.to_owned(), by.to_owned());
-        let lifetimes = self.times().lifetimes;
-        let decided = blocking(move || desk.inner.store.decide(&id, verdict, &by, lifetimes)).await;
-        self.look_again();
-        decided
-    }
-
-    /// Takes an answer to a question as it was looked at ([`Approvals::answer`]), and wakes who waits for it.
-    pub async fn answer(
+    /// Decides an approval and wakes the waiting calls.
+    pub async fn decide(
         &self,
         id: &str,
-        verdict: Verdict,
+        verdict: ApprovalVerdict,
         by: &str,
-        seen: Seen,
     ) -> Result<Approval, ApprovalError> {
         let (desk, id, by) = (self.clone(), id.to_owned(), by.to_owned());
         let lifetimes = self.times().lifetimes;
-        let answered = blocking(move || desk.inner.store.answer(&id, verdict, &by, &seen, lifetimes)).await;
-        self.look_again();
-        answered
+        blocking(move || desk.inner.store.decide(&id, verdict, &by, lifetimes)).await
     }
 
-    /// Ends the wait of every call: they are told to come back.
+    /// Decides an approval unless another decision was made since `seen` ([`ApprovalStore::answer`]), and wakes the waiting
+    /// calls.
+    pub async fn answer(
+        &self,
+        id: &str,
+        verdict: ApprovalVerdict,
+        by: &str,
+        seen: ApprovalSnapshot,
+    ) -> Result<Approval, ApprovalError> {
+        let (desk, id, by) = (self.clone(), id.to_owned(), by.to_owned());
+        let lifetimes = self.times().lifetimes;
+        blocking(move || desk.inner.store.answer(&id, verdict, &by, &seen, lifetimes)).await
+    }
+
+    /// Ends the wait of every call; they fail with `needs_approval`.
     pub fn close(&self) {
         self.inner.closed.cancel();
     }
@@ -99,17 +99,12 @@ impl ApprovalDesk {
         self.inner.closed.cancelled().await;
     }
 
-    /// Returns what changes whenever a question is put or answered.
+    /// Returns a receiver that changes with every new or decided approval.
     pub fn changed(&self) -> watch::Receiver<()> {
-        self.inner.changed.subscribe()
+        self.inner.store.subscribe()
     }
 
-    /// Wakes who waits: another process may have decided.
-    pub fn look_again(&self) {
-        self.inner.changed.send_replace(());
-    }
-
-    /// Changes how long things last, from the next question on.
+    /// Changes the times, for new requests.
     pub fn configure(&self, times: ApprovalTimes) {
         self.inner.times.store(Arc::new(times));
     }
@@ -118,44 +113,44 @@ impl ApprovalDesk {
         **self.inner.times.load()
     }
 
-    pub(super) async fn ask(&self, call: Arc<Asked>) -> Result<Standing, ToolError> {
+    pub(super) async fn ask(&self, call: Arc<ApprovalRequest>) -> Result<ApprovalOutcome, ToolError> {
         let (desk, lifetimes) = (self.clone(), self.times().lifetimes);
         let standing = blocking(move || desk.inner.store.ask(&call, lifetimes)).await;
-        if let Ok(Standing::Pending(_)) = &standing {
-            self.look_again();
-        }
         standing.map_err(refused)
     }
 
-    /// Returns how a call stands, without asking anybody.
-    pub(super) async fn peek(&self, call: Arc<Asked>) -> Result<Option<Standing>, ToolError> {
+    /// Returns the state of a call's approval without creating a request.
+    pub(super) async fn peek(
+        &self,
+        call: Arc<ApprovalRequest>,
+    ) -> Result<Option<ApprovalOutcome>, ToolError> {
         let desk = self.clone();
         blocking(move || desk.inner.store.peek(&call)).await.map_err(refused)
     }
 
-    /// Returns when a question has been answered.
+    /// Resolves when an approval is no longer pending.
     pub(super) async fn decided(&self, id: &str) {
         let mut changed = self.changed();
         loop {
             let (desk, id) = (self.clone(), id.to_owned());
             let pending = blocking(move || {
                 let store = &desk.inner.store;
-                Ok(store.get(&id)?.stage(store.now()) == Stage::Pending)
+                Ok(store.get(&id)?.stage(store.now()) == ApprovalStage::Pending)
             });
             if !pending.await.unwrap_or(false) {
                 return;
             }
             tokio::select! {
                 _ = changed.changed() => {}
-                () = tokio::time::sleep(super::LOOK_EVERY) => {}
+                () = tokio::time::sleep(super::POLL_INTERVAL) => {}
             }
         }
     }
 
-    /// Counts a form as open until the returned value is dropped; `None` if one is open already.
-    pub(super) fn open_form(&self, id: &str) -> Option<OpenForm> {
+    /// Marks a form as open until the guard is dropped; `None` if one is open already.
+    pub(super) fn open_form(&self, id: &str) -> Option<OpenFormGuard> {
         let new = self.forms().insert(id.to_owned());
-        new.then(|| OpenForm { desk: self.clone(), id: id.to_owned() })
+        new.then(|| OpenFormGuard { desk: self.clone(), id: id.to_owned() })
     }
 
     fn forms(&self) -> MutexGuard<'_, HashSet<String>> {
@@ -164,12 +159,12 @@ impl ApprovalDesk {
 }
 
 /// A form that is open at some client.
-pub(super) struct OpenForm {
+pub(super) struct OpenFormGuard {
     desk: ApprovalDesk,
     id: String,
 }
 
-impl Drop for OpenForm {
+impl Drop for OpenFormGuard {
     fn drop(&mut self) {
         self.desk.forms().remove(&self.id);
     }
@@ -179,13 +174,13 @@ fn refused(error: ApprovalError) -> ToolError {
     match error {
         ApprovalError::Full => ToolError::new(ErrorKind::NeedsApproval, error.to_string())
             .hint("`portcullis approvals list` shows what waits; make this call again afterwards"),
-        other => ToolError::unavailable("approvals cannot be kept, so nothing that needs one is done")
+        other => ToolError::unavailable("approvals cannot be stored, so calls that need one are refused")
             .hint("an administrator finds the reason at `/readyz`, and with `portcullis doctor`")
             .caused_by(other),
     }
 }
 
-/// The disk is waited for by a thread that may wait.
+/// Runs disk access on a blocking thread.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApprovalError> + Send + 'static,
 ) -> Result<T, ApprovalError> {

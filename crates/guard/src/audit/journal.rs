@@ -1,12 +1,11 @@
-//! One thread writes the log; everyone else hands it records.
+//! The journal: a bounded queue of audit records, and the thread that writes them.
 //!
-//! Records wait in one queue and are written in its order, so the number of a line and the code of the line before
-//! it are known to one place only. Whoever needs durability waits in the same queue: all who wait when
-//! the thread comes round share one `fdatasync`.
+//! Records are written in queue order by one thread, which alone knows the head of the chain. A caller that needs durability
+//! queues a commit: all commits in a batch share one `fdatasync` (group commit).
 
-use super::record::Record;
-use super::sink::Sink;
-use super::writer::Writer;
+use super::record::JournalRecord;
+use super::sink::LogSink;
+use super::writer::JournalWriter;
 use arc_swap::ArcSwapOption;
 use portcullis_core::{CallId, Clock, Limit};
 use std::collections::HashMap;
@@ -17,48 +16,48 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
-/// How many records wait at most, counting the end of every call that has begun. At 10 µs per record, a tenth of a
-/// second of writing. A call that finds no room waits for it, and is refused after a while; one client may take an
-/// eighth ([`QueueBounds`]).
+/// Bound on the queue, including a reserved place for the end of every open call. At 10 µs per record, a tenth of a second
+/// of writing. A call without room waits, and is refused after a while (backpressure); one client may take an eighth
+/// ([`QueueBounds`]).
 pub(super) const QUEUE_RECORDS_MAX: usize = 8_192;
-/// How long records that nobody waits for may gather. It saves a wake-up per call and costs only memory.
-const GATHER: Duration = Duration::from_millis(2);
-/// How long after a failure it is tried again, if nobody asks sooner.
-const RETRY: Duration = Duration::from_millis(250);
+/// How long records without a waiting commit are batched. It saves a wake-up per call and costs only memory.
+const BATCH_WINDOW: Duration = Duration::from_millis(2);
+/// Retry interval after a write failure, unless a commit arrives sooner.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The queue and the thread behind it. Dropping it writes what is left.
+/// The queue and its thread. Dropping it writes the rest.
 pub(super) struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     writer: Option<JoinHandle<()>>,
     bounds: QueueBounds,
 }
 
-pub(super) struct Shared {
+pub(super) struct JournalState {
     queue: Mutex<Queue>,
     arrived: Condvar,
     room: Notify,
-    pub(super) trouble: ArcSwapOption<String>,
+    pub(super) failure: ArcSwapOption<String>,
 }
 
 #[derive(Default)]
 struct Queue {
-    entries: Vec<Entry>,
-    /// Places kept for the end records of calls that have begun.
+    entries: Vec<JournalEntry>,
+    /// Places reserved for the end records of open calls.
     reserved: usize,
-    /// What each client has of both.
+    /// Queued and reserved places per client.
     shares: HashMap<String, Share>,
     /// The number of the newest entry.
     ticket: u64,
-    /// The begin record of each call with side effects that has not ended.
+    /// The ticket of the begin record of each open call with side effects.
     begun: HashMap<CallId, u64>,
     writer_is_idle: bool,
     urgent: bool,
     stopping: bool,
-    /// The thread is gone for good. Nothing is queued any more, and nothing becomes durable.
+    /// The thread panicked. Nothing is queued any more, and nothing becomes durable.
     dead: bool,
 }
 
-/// What one client has of the queue.
+/// One client's part of the queue.
 #[derive(Default)]
 struct Share {
     queued: usize,
@@ -76,7 +75,7 @@ impl Queue {
     }
 }
 
-/// How much of the queue one client may take, and how long its records wait for room.
+/// The part of the queue that one client may take, and how long its records wait for room.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueBounds {
     pub(super) client_records_max: usize,
@@ -92,14 +91,14 @@ impl Default for QueueBounds {
 /// There was no room for a record in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the audit log has no room for another record of this client")]
-pub(super) struct QueueFull;
+pub(super) struct AuditQueueFull;
 
-pub(super) enum Entry {
+pub(super) enum JournalEntry {
     Record {
         ticket: u64,
-        record: Record,
+        record: JournalRecord,
     },
-    /// Wants everything before it durable, and the record `ticket` not lost.
+    /// Requests that everything before it is durable, and that the record `ticket` was not lost.
     Commit {
         ticket: u64,
         done: oneshot::Sender<Result<(), String>>,
@@ -108,17 +107,17 @@ pub(super) enum Entry {
 
 impl Journal {
     pub(super) fn start(
-        sink: Box<dyn Sink>,
+        sink: Box<dyn LogSink>,
         clock: Arc<dyn Clock>,
         bounds: QueueBounds,
     ) -> io::Result<Journal> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(JournalState {
             queue: Mutex::default(),
             arrived: Condvar::new(),
             room: Notify::new(),
-            trouble: ArcSwapOption::empty(),
+            failure: ArcSwapOption::empty(),
         });
-        let mut writer = Writer::new(shared.clone(), sink, clock);
+        let mut writer = JournalWriter::new(shared.clone(), sink, clock);
         let run = move || {
             if catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
                 writer.shared().die();
@@ -129,12 +128,12 @@ impl Journal {
     }
 
     pub(super) fn health(&self) -> Result<(), String> {
-        self.shared.trouble.load().as_ref().map_or(Ok(()), |reason| Err(reason.to_string()))
+        self.shared.failure.load().as_ref().map_or(Ok(()), |reason| Err(reason.to_string()))
     }
 
-    /// Hands over the begin record of a call, and keeps a place for its end. Where there is no room in time, there is no
-    /// record, and the call must not be made.
-    pub(super) async fn begin(&self, record: Record) -> Result<(), QueueFull> {
+    /// Queues the begin record of a call, and reserves a place for its end. On `AuditQueueFull` there is no record, and the call
+    /// must not run.
+    pub(super) async fn begin(&self, record: JournalRecord) -> Result<(), AuditQueueFull> {
         let subject = record.subject().clone();
         let mut queue = self.room(subject.client(), 2, Some(self.bounds.within)).await?;
         queue.reserved += 1;
@@ -147,17 +146,21 @@ impl Journal {
         Ok(())
     }
 
-    /// Hands over a record of something that is over already, and waits for room as long as it takes.
-    pub(super) async fn note(&self, record: Record) {
+    /// Queues a record of something that has ended, and waits for room as long as needed.
+    pub(super) async fn note(&self, record: JournalRecord) {
         let subject = record.subject().clone();
-        // Without a bound on the wait it does not fail.
+        // Cannot fail without a timeout.
         if let Ok(queue) = self.room(subject.client(), 1, None).await {
             self.shared.push_record(queue, record);
         }
     }
 
-    /// Hands over begin and end of something that is over already: both, or none if there is no room in time.
-    pub(super) async fn note_both(&self, begin: Record, end: Record) -> Result<(), QueueFull> {
+    /// Queues begin and end of something that has ended: both, or neither if there is no room in time.
+    pub(super) async fn note_both(
+        &self,
+        begin: JournalRecord,
+        end: JournalRecord,
+    ) -> Result<(), AuditQueueFull> {
         let subject = begin.subject().clone();
         drop(self.room(subject.client(), 2, Some(self.bounds.within)).await?);
         for record in [begin, end] {
@@ -166,13 +169,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Waits until so many records of a client have room, among all and in its own share.
+    /// Waits for room in the queue and in the client's share.
     async fn room(
         &self,
         client: &str,
         places: usize,
         within: Option<Duration>,
-    ) -> Result<MutexGuard<'_, Queue>, QueueFull> {
+    ) -> Result<MutexGuard<'_, Queue>, AuditQueueFull> {
         let late = within.map(|within| tokio::time::Instant::now() + within);
         loop {
             let room = self.shared.room.notified();
@@ -181,7 +184,7 @@ impl Journal {
                 if queue.dead || queue.has_room(client, places, self.bounds.client_records_max) {
                     return Ok(queue);
                 }
-                // What is there is written at once.
+                // Wakes the writer at once.
                 queue.urgent = true;
                 self.shared.arrived.notify_one();
             }
@@ -191,15 +194,15 @@ impl Journal {
                     let in_time = tokio::time::timeout_at(late, room).await;
                     in_time.map_err(|_| {
                         Limit::AuditQueue.hit();
-                        QueueFull
+                        AuditQueueFull
                     })?;
                 }
             }
         }
     }
 
-    /// Hands over the end record of a call. Its place is kept, so this neither waits nor fails.
-    pub(super) fn end(&self, record: Record) {
+    /// Queues the end record of a call. Its place is reserved, so this neither waits nor fails.
+    pub(super) fn end(&self, record: JournalRecord) {
         let mut queue = self.shared.lock();
         queue.reserved = queue.reserved.saturating_sub(1);
         let subject = record.subject();
@@ -211,15 +214,15 @@ impl Journal {
         self.shared.push_record(queue, record);
     }
 
-    /// Returns when the begin record of `call` is durable.
+    /// Resolves when the begin record of `call` is durable.
     pub(super) async fn commit(&self, call: CallId) -> Result<(), String> {
         let begun = self.shared.lock().begun.get(&call).copied();
-        // A call that came here around the audit layer has no record, and does not act.
+        // A call that bypassed the audit layer has no record, and must not run.
         let ticket = begun.ok_or_else(|| format!("call {call} has no begin record"))?;
         self.durable(ticket).await
     }
 
-    /// Returns when everything handed over so far is durable.
+    /// Resolves when everything queued so far is durable.
     pub(super) async fn flush(&self) -> Result<(), String> {
         let newest = self.shared.lock().ticket;
         self.durable(newest).await
@@ -228,7 +231,7 @@ impl Journal {
     async fn durable(&self, ticket: u64) -> Result<(), String> {
         let (done, answer) = oneshot::channel();
         let queue = self.shared.lock();
-        self.shared.push(queue, Urgency::Now, Entry::Commit { ticket, done });
+        self.shared.push(queue, Urgency::Now, JournalEntry::Commit { ticket, done });
         answer.await.unwrap_or_else(|_| Err("the audit writer has stopped".to_owned()))
     }
 }
@@ -238,7 +241,7 @@ impl Drop for Journal {
         self.shared.lock().stopping = true;
         self.shared.arrived.notify_one();
         if let Some(writer) = self.writer.take() {
-            // A panic was caught and told of where it happened.
+            // A panic was caught and logged in the thread.
             let _ = writer.join();
         }
     }
@@ -247,23 +250,23 @@ impl Drop for Journal {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Urgency {
     Now,
-    Whenever,
+    Deferred,
 }
 
-impl Shared {
+impl JournalState {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, mut queue: MutexGuard<'_, Queue>, urgency: Urgency, entry: Entry) {
+    fn push(&self, mut queue: MutexGuard<'_, Queue>, urgency: Urgency, entry: JournalEntry) {
         if queue.dead {
-            // Whoever waits for the entry learns that it is gone.
+            // Dropping the entry closes its channel, which fails the commit.
             return;
         }
         queue.ticket += 1;
         queue.entries.push(entry);
         let urgent = urgency == Urgency::Now || queue.entries.len() >= QUEUE_RECORDS_MAX / 2;
-        // Woken once: until it runs it would be told by everyone who comes.
+        // Wakes the writer once, not for every entry until it runs.
         let wake = std::mem::take(&mut queue.writer_is_idle) || (urgent && !queue.urgent);
         queue.urgent |= urgent;
         drop(queue);
@@ -272,18 +275,18 @@ impl Shared {
         }
     }
 
-    fn push_record(&self, mut queue: MutexGuard<'_, Queue>, record: Record) {
+    fn push_record(&self, mut queue: MutexGuard<'_, Queue>, record: JournalRecord) {
         if !queue.dead {
             queue.share(record.subject().client()).queued += 1;
         }
         let ticket = queue.ticket + 1;
-        self.push(queue, Urgency::Whenever, Entry::Record { ticket, record });
+        self.push(queue, Urgency::Deferred, JournalEntry::Record { ticket, record });
     }
 
-    /// Lets go of everyone who waits for the thread, now and later.
+    /// Fails all current and future commits.
     fn die(&self) {
-        tracing::error!("The audit writer panicked; calls with side effects are refused from now on.");
-        self.trouble.store(Some(Arc::new("the audit writer has stopped".to_owned())));
+        tracing::error!("audit writer panicked; calls with side effects are refused");
+        self.failure.store(Some(Arc::new("the audit writer has stopped".to_owned())));
         let mut queue = self.lock();
         queue.dead = true;
         queue.entries.clear();
@@ -291,25 +294,29 @@ impl Shared {
         self.room.notify_waiters();
     }
 
-    /// Waits for entries, at most `patience`, and takes them all. Returns them, and whether they are the last.
-    pub(super) fn take(&self, spare: Vec<Entry>, patience: Option<Duration>) -> (Vec<Entry>, bool) {
+    /// Waits up to `timeout` for entries and takes them all. Also returns whether they are the last.
+    pub(super) fn take(
+        &self,
+        spare: Vec<JournalEntry>,
+        timeout: Option<Duration>,
+    ) -> (Vec<JournalEntry>, bool) {
         let mut queue = self.lock();
         queue.writer_is_idle = true;
         let is_quiet = |queue: &mut Queue| queue.entries.is_empty() && !queue.stopping;
-        // In trouble it also comes round by itself.
-        let patience = if self.trouble.load().is_some() { Some(RETRY) } else { patience };
-        queue = match patience {
+        // After a failure, retries on its own.
+        let timeout = if self.failure.load().is_some() { Some(RETRY_INTERVAL) } else { timeout };
+        queue = match timeout {
             None => self.arrived.wait_while(queue, is_quiet).unwrap_or_else(PoisonError::into_inner),
-            Some(patience) => {
-                let waited = self.arrived.wait_timeout_while(queue, patience, is_quiet);
+            Some(timeout) => {
+                let waited = self.arrived.wait_timeout_while(queue, timeout, is_quiet);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             }
         };
         queue.writer_is_idle = false;
-        let can_gather = |queue: &mut Queue| !queue.urgent && !queue.stopping;
+        let can_batch = |queue: &mut Queue| !queue.urgent && !queue.stopping;
         queue = self
             .arrived
-            .wait_timeout_while(queue, GATHER, can_gather)
+            .wait_timeout_while(queue, BATCH_WINDOW, can_batch)
             .unwrap_or_else(PoisonError::into_inner)
             .0;
         queue.urgent = false;

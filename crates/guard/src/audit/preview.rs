@@ -1,34 +1,33 @@
-//! What a record shows of the arguments and of what stands beside them: enough to recognise the call, and nothing that must not
-//! leave.
+//! The redacted preview of arguments and extra parameters in an audit record.
 
-use crate::beside;
+use crate::extra_params;
 use crate::redact::Redactor;
 use portcullis_core::json::visible;
 use portcullis_core::{Arguments, Call, INLINE_SCRUB_BYTES_MAX};
 
-/// How much is shown of either.
+/// Length of each preview.
 pub(crate) const PREVIEW_CHARS_MAX: usize = 200;
-/// How many bytes of arguments are looked through for secrets. All of them must be, because a secret that is cut off
-/// is not recognised. A record is opened before the rate limit, so a preview must be cheap whatever a client sends.
+/// Bound on the arguments that are redacted for a preview. All must be scanned, because a truncated secret is not
+/// recognized. A record is opened before the rate limit, so a preview must be cheap for any input.
 const SCRUBBED_BYTES_MAX: usize = INLINE_SCRUB_BYTES_MAX;
-/// Stands for what nobody could take apart to look for secrets.
+/// Replaces arguments that could not be parsed to look for secrets.
 const UNREADABLE: &str = "[withheld: not readable]";
 
-/// Returns the beginning of the arguments, without secrets and with everything in it visible. What stands beside them has a
-/// beginning of its own: long arguments do not push it out.
+/// Returns the start of the arguments, redacted and escaped. Extra parameters get their own preview, so that long arguments
+/// do not push them out.
 pub(crate) fn of(call: &Call, redactor: &Redactor) -> String {
     let mut shown = beginning(&call.arguments, redactor);
-    if let Some(beside) = beside::object(call) {
-        shown.push_str(beside::AND_BESIDE);
-        match beside {
-            Ok(beside) => shown.push_str(&beginning(&Arguments::new(beside), redactor)),
+    if let Some(extra) = extra_params::object(call) {
+        shown.push_str(extra_params::SEPARATOR);
+        match extra {
+            Ok(extra) => shown.push_str(&beginning(&Arguments::new(extra), redactor)),
             Err(_) => shown.push_str(UNREADABLE),
         }
     }
     shown
 }
 
-/// Returns the beginning of what an event was done with.
+/// Returns the start of an event's details.
 pub(crate) fn of_details(details: &serde_json::Value, redactor: &Redactor) -> String {
     shortened(&redactor.scrub(&details.to_string()))
 }
@@ -44,7 +43,7 @@ fn beginning(arguments: &Arguments, redactor: &Redactor) -> String {
     if !raw.contains("\\u") {
         return shortened(&redactor.scrub(raw));
     }
-    // Any character can be written as an escape, and so can those of a secret.
+    // A secret may be written in escapes, so the parsed value is scanned.
     match arguments.value() {
         Ok(value) => shortened(&redactor.scrub(&value.to_string())),
         Err(_) => UNREADABLE.to_owned(),

@@ -1,11 +1,11 @@
-//! What one line of the audit log says.
+//! One record of the audit log, and its JSON line.
 
 use super::chain::{ChainKey, Mac};
 use super::preview;
-use crate::beside;
-use crate::ending::Ending;
+use crate::extra_params;
+use crate::outcome_kind::OutcomeKind;
 use crate::redact::Redactor;
-use portcullis_core::text::is_unseen;
+use portcullis_core::hidden_chars::is_unseen;
 use portcullis_core::{Call, CallId, Client, Effect, Event, Limit, Origin, ToolDef, Trail};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -13,41 +13,41 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-/// How much of an address or of an unknown name is written. Longer than any name, and than most addresses.
+/// Bound on a URI or unknown name in a record. Longer than any name and most URIs.
 pub(super) const TARGET_BYTES_MAX: usize = 512;
 
-/// What begin and end of a call have in common.
-pub(crate) struct Subject {
+/// The common part of the begin and end record of a call.
+pub(crate) struct AuditSubject {
     pub(crate) call: CallId,
     client: Arc<Client>,
     origin: Origin,
     kind: &'static str,
     target: TargetName,
     digest: [u8; 32],
-    /// The same as it is written, once it was.
+    /// The keyed digest, computed on first use.
     concealed: OnceLock<Mac>,
     preview: String,
     effect: Effect,
-    /// The number of the begin record, once it is written; zero until then.
+    /// The sequence number of the begin record; zero until it is written.
     begin_seq: AtomicU64,
-    /// Read when the end is written: by then it is decided.
+    /// Read when the end is written; by then the decision is set.
     trail: Arc<Trail>,
 }
 
 enum TargetName {
     Tool(Arc<ToolDef>),
-    /// Something that a stranger wrote.
+    /// Untrusted text.
     Text(String),
 }
 
-impl Subject {
-    pub(crate) fn of(call: &Call, redactor: &Redactor) -> Subject {
+impl AuditSubject {
+    pub(crate) fn of(call: &Call, redactor: &Redactor) -> AuditSubject {
         let target = match call.tool() {
             Some(tool) => TargetName::Tool(tool.clone()),
-            // First scrubbed, then cut: half a secret is not recognised.
+            // Redacted before the cut, because a truncated secret is not recognized.
             None => TargetName::Text(cut(&redactor.scrub(call.target.name()))),
         };
-        Subject {
+        AuditSubject {
             call: call.id,
             client: call.caller.client.clone(),
             origin: call.caller.origin,
@@ -63,14 +63,14 @@ impl Subject {
     }
 
     /// Returns the subject of an event, which is recorded like a call.
-    pub(crate) fn of_event(event: &Event, redactor: &Redactor) -> Subject {
+    pub(crate) fn of_event(event: &Event, redactor: &Redactor) -> AuditSubject {
         let digest = Sha256::new()
             .chain_update(event.kind)
             .chain_update([0])
             .chain_update(&event.target)
             .chain_update([0])
             .chain_update(event.details.to_string());
-        Subject {
+        AuditSubject {
             call: CallId::new(),
             client: event.caller.client.clone(),
             origin: event.caller.origin,
@@ -116,7 +116,7 @@ impl Subject {
         &self.preview
     }
 
-    /// What was decided by now, and by which rule.
+    /// Returns the decision so far, with its rule.
     pub(crate) fn decision(&self) -> Option<(&'static str, &str)> {
         self.trail.decision.get().map(|decision| (decision.as_str(), decision.rule()))
     }
@@ -126,10 +126,10 @@ impl Subject {
     }
 }
 
-/// Returns a digest of the call as it is sent on, with what stands beside its arguments.
+/// Returns a digest of the call as it is forwarded, including extra parameters.
 fn digest(call: &Call) -> [u8; 32] {
     let digest = call.digest();
-    match beside::members(call) {
+    match extra_params::members(call) {
         None => digest,
         Some(members) => Sha256::new().chain_update(digest).chain_update(members).finalize().into(),
     }
@@ -140,59 +140,59 @@ fn cut(text: &str) -> String {
     if kept.len() < text.len() { format!("{kept}…") } else { kept.to_owned() }
 }
 
-/// What happened.
-pub(crate) enum Record {
-    Begin { at: SystemTime, subject: Arc<Subject> },
-    End { at: SystemTime, subject: Arc<Subject>, ending: Ending, bytes: usize, duration: Duration },
+/// One event of the journal.
+pub(crate) enum JournalRecord {
+    Begin { at: SystemTime, subject: Arc<AuditSubject> },
+    End { at: SystemTime, subject: Arc<AuditSubject>, ending: OutcomeKind, bytes: usize, duration: Duration },
 }
 
-/// Stands where records would stand that could be neither written nor kept.
+/// Marks records that were lost because they could be neither written nor buffered.
 #[derive(Serialize)]
-pub(crate) struct Gap {
+pub(crate) struct GapRecord {
     pub(crate) seq: u64,
     pub(crate) phase: &'static str,
     pub(crate) lost: u64,
 }
 
-/// Stands at the beginning of a file that is not the first, and after a line that was cut off.
+/// The first record of every file but the first, and the record after a torn line.
 #[derive(Default, Serialize, serde::Deserialize)]
-pub(crate) struct Opening {
+pub(crate) struct OpeningRecord {
     pub(crate) seq: u64,
     pub(crate) time: String,
-    /// `file`, or `torn` if there is something before this line that is no record.
+    /// `file`, or `torn` if the lines before it are not records.
     pub(crate) phase: String,
-    /// The file before this one, if this is the first record of its file.
+    /// The previous file, if this is the first record of its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) previous_mac: Option<Mac>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub(crate) torn: Option<Torn>,
+    pub(crate) torn: Option<TornTail>,
 }
 
-/// What was left of lines that were being written when the machine went down, with the line end that closes it.
+/// The size and digest of a line torn by a crash, including the newline that ends it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, serde::Deserialize)]
-pub(crate) struct Torn {
+pub(crate) struct TornTail {
     pub(crate) torn_bytes: u64,
     pub(crate) torn_sha256: Mac,
 }
 
-impl Record {
-    pub(crate) fn subject(&self) -> &Arc<Subject> {
+impl JournalRecord {
+    pub(crate) fn subject(&self) -> &Arc<AuditSubject> {
         match self {
-            Record::Begin { subject, .. } | Record::End { subject, .. } => subject,
+            JournalRecord::Begin { subject, .. } | JournalRecord::End { subject, .. } => subject,
         }
     }
 
-    /// Adds the record to `lines` as an object. Its code is not in it yet. The names in it are what `audit search` and other
-    /// people's tools rely on.
-    pub(crate) fn write(&self, seq: u64, key: &ChainKey, times: &mut Times, lines: &mut Vec<u8>) {
+    /// Appends the record to `lines` as an object without its MAC. `audit search` and third-party tools rely on the field
+    /// names.
+    pub(crate) fn write(&self, seq: u64, key: &ChainKey, times: &mut TimestampCache, lines: &mut Vec<u8>) {
         let subject = self.subject();
         let (at, phase) = match self {
-            Record::Begin { at, .. } => (at, "begin"),
-            Record::End { at, .. } => (at, "end"),
+            JournalRecord::Begin { at, .. } => (at, "begin"),
+            JournalRecord::End { at, .. } => (at, "end"),
         };
-        let mut line = Object::begin(lines, "seq", seq);
+        let mut line = ObjectWriter::begin(lines, "seq", seq);
         line.word("time", times.text(*at));
         line.number("call", subject.call.get());
         line.word("phase", phase);
@@ -201,28 +201,28 @@ impl Record {
         line.word("kind", subject.kind);
         line.text("target", subject.target());
         line.code("digest", *subject.concealed.get_or_init(|| key.conceal(&subject.digest)));
-        if let Record::Begin { .. } = self {
+        if let JournalRecord::Begin { .. } = self {
             subject.begin_seq.store(seq, Ordering::Relaxed);
-            // Only here: the same again at the end would make the log half as large again.
+            // Not repeated at the end, which would make the log half as large again.
             line.text("args", &subject.preview);
         }
         line.word("effect", subject.effect.as_str());
-        // The call of the script that made this one.
+        // The parent call, for a call from a script.
         if let Some(within) = subject.trail.within {
             line.number("within", within.get());
         }
-        if let Record::End { ending, bytes, duration, .. } = self {
+        if let JournalRecord::End { ending, bytes, duration, .. } = self {
             // Missing if the begin record was lost.
             let begin = subject.begin_seq.load(Ordering::Relaxed);
             if begin > 0 {
                 line.number("begin", begin);
             }
-            // Missing if the call was refused before anyone decided.
+            // Absent if the call was refused before a decision.
             if let Some((decision, rule)) = subject.decision() {
                 line.word("decision", decision);
                 line.text("rule", rule);
             }
-            // Which approval let it run, for how long that counts, and whose it was.
+            // The approval, its scope, and who gave it.
             if let Some(approval) = subject.approval() {
                 line.text("approval", approval);
             }
@@ -231,7 +231,7 @@ impl Record {
             if masked > 0 {
                 line.number("masked", masked as u64);
             }
-            // The client reads as if it guessed a weak secret.
+            // The client's reads look like guesses at a weak secret.
             if subject.trail.guessing.load(Ordering::Relaxed) {
                 line.word("alert", Limit::SecretGuesses.label());
             }
@@ -242,16 +242,16 @@ impl Record {
     }
 }
 
-/// An object that is written member by member. There are two for every call, and most of each is known beforehand.
-struct Object<'l>(&'l mut Vec<u8>);
+/// Writes an object member by member, which is faster than `serde` for two records per call.
+struct ObjectWriter<'l>(&'l mut Vec<u8>);
 
-impl<'l> Object<'l> {
-    fn begin(lines: &'l mut Vec<u8>, key: &'static str, number: u64) -> Object<'l> {
+impl<'l> ObjectWriter<'l> {
+    fn begin(lines: &'l mut Vec<u8>, key: &'static str, number: u64) -> ObjectWriter<'l> {
         lines.extend_from_slice(b"{\"");
         lines.extend_from_slice(key.as_bytes());
         lines.extend_from_slice(b"\":");
         write_object(&number, lines);
-        Object(lines)
+        ObjectWriter(lines)
     }
 
     fn key(&mut self, key: &'static str) {
@@ -265,13 +265,13 @@ impl<'l> Object<'l> {
         write_object(&number, self.0);
     }
 
-    /// What others wrote.
+    /// Untrusted text.
     fn text(&mut self, key: &'static str, text: &str) {
         self.key(key);
         write_text(text, self.0);
     }
 
-    /// A word of the hub's own, with nothing in it that JSON would write in another way.
+    /// A word from the hub that needs no escapes.
     fn word(&mut self, key: &'static str, word: &str) {
         debug_assert!(word.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\'));
         self.plain(key, word.as_bytes());
@@ -293,8 +293,8 @@ impl<'l> Object<'l> {
     }
 }
 
-/// Adds a text to `lines` as a JSON string, with everything in it that is not seen as an escape: a terminal or an editor that
-/// shows the log shows nothing hidden or reordered. It is the same string to a parser.
+/// Appends a JSON string with hidden characters escaped, so that no terminal or editor shows the log reordered or
+/// incomplete. A parser reads the same string.
 pub(crate) fn write_text(text: &str, lines: &mut Vec<u8>) {
     if !text.chars().any(is_unseen) {
         return write_object(text, lines);
@@ -302,11 +302,11 @@ pub(crate) fn write_text(text: &str, lines: &mut Vec<u8>) {
     lines.extend_from_slice(escaped(text).as_bytes());
 }
 
-/// Returns a text as it stands in the log, with its quotes.
+/// Returns a text as a JSON string as in the log, with quotes.
 pub(crate) fn escaped(text: &str) -> String {
     use std::fmt::Write;
     let mut escaped = String::with_capacity(text.len() + 2);
-    // What JSON itself must escape is ASCII by now; of the rest any character may be.
+    // JSON's own escapes are ASCII by now, so any hidden character left can be escaped.
     for c in serde_json::Value::from(text).to_string().chars() {
         if is_unseen(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
@@ -320,23 +320,22 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Adds a value to `lines`.
+/// Appends a value.
 pub(crate) fn write_object(object: &(impl Serialize + ?Sized), lines: &mut Vec<u8>) {
     if let Err(error) = serde_json::to_writer(&mut *lines, object) {
-        // Numbers and texts in a growing buffer: there is nothing that could fail. If it does, a broken line in the
-        // log is right.
-        tracing::error!(%error, "An audit record could not be put into words.");
+        // Numbers and strings into a buffer cannot fail. If they did, a broken line would be right.
+        tracing::error!(%error, "audit record could not be serialized");
     }
 }
 
-/// Times in words. Many records are of the same millisecond, which is said once.
+/// Formats timestamps, and caches the last one, because many records share a millisecond.
 #[derive(Default)]
-pub(crate) struct Times {
+pub(crate) struct TimestampCache {
     last: Option<u128>,
     text: String,
 }
 
-impl Times {
+impl TimestampCache {
     fn text(&mut self, at: SystemTime) -> &str {
         let millisecond = at.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_millis());
         if millisecond.is_none() || millisecond != self.last {

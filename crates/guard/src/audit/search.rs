@@ -1,10 +1,10 @@
-//! Finding records, newest first.
+//! Search in the audit log, newest first.
 //!
-//! The files are read backwards in pieces, and a line is only taken apart where it has to be: most searches end long
-//! before the beginning of the log, and one that does not is bounded by how fast bytes can be looked at.
+//! The files are read backwards in chunks, and lines are parsed only as far as needed: most searches end long before the
+//! start of the log, and a full scan is bounded by the speed of a substring search.
 
 use super::AuditSettings;
-use super::lines::{LINE_BYTES_MAX, LogFiles};
+use super::log_lines::{LINE_BYTES_MAX, LogFiles};
 use super::record::escaped;
 use jiff::Timestamp;
 use memchr::memmem::{self, Finder};
@@ -17,43 +17,43 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 
-/// How much is read at once.
+/// Read size.
 const PIECE_BYTES: usize = 1024 * 1024;
 
-/// How many records are looked through for the last calls of clients. A fraction of a second.
+/// Bound on the records scanned for the last calls of clients. A fraction of a second.
 pub const LAST_CALLS_RECORDS_MAX: u64 = 100_000;
 
-/// Which records are wanted. What is `None` takes all.
+/// A filter. `None` matches everything.
 #[derive(Debug, Clone, Default)]
 pub struct AuditQuery {
     pub client: Option<Pattern>,
-    /// Of the target: a tool, a resource or a prompt.
+    /// The target: a tool, a resource or a prompt.
     pub target: Option<Pattern>,
     pub outcome: Option<String>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// Stands anywhere in the record. The case of ASCII letters is ignored.
+    /// A substring of the record, ignoring ASCII case.
     pub text: Option<String>,
     pub call: Option<u64>,
-    /// Only records with a smaller number.
+    /// Only records with a smaller sequence number.
     pub before: Option<u64>,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
-    /// Newest first, each as it stands in the log.
+pub struct AuditMatches {
+    /// Newest first, as in the log.
     pub lines: Vec<Vec<u8>>,
-    /// Whether there are more.
+    /// Whether there are more matches.
     pub more: bool,
-    /// How many records were looked at.
+    /// The number of records scanned.
     pub searched: u64,
 }
 
-/// Finds at most `limit` records, newest first.
-pub fn search(settings: &AuditSettings, query: &AuditQuery, limit: usize) -> io::Result<Found> {
-    let wanted = Wanted::new(query);
-    let mut found = Found::default();
+/// Returns at most `limit` matching records, newest first.
+pub fn search(settings: &AuditSettings, query: &AuditQuery, limit: usize) -> io::Result<AuditMatches> {
+    let wanted = CompiledQuery::new(query);
+    let mut found = AuditMatches::default();
     newest_first(settings, &mut |line| {
         found.searched += 1;
         if !wanted.takes(line) {
@@ -69,7 +69,7 @@ pub fn search(settings: &AuditSettings, query: &AuditQuery, limit: usize) -> io:
     Ok(found)
 }
 
-/// Finds when each of these clients last called, as far as the newest records tell. Stops when all are found.
+/// Returns the time of the last call of each client, as far as the newest records show. Stops when all are found.
 pub fn last_calls(
     settings: &AuditSettings,
     mut clients: BTreeSet<String>,
@@ -91,9 +91,9 @@ pub fn last_calls(
     Ok(found)
 }
 
-/// Finds the records of one call by the number of any of them, oldest first.
-pub fn story(settings: &AuditSettings, seq: u64) -> io::Result<Vec<Vec<u8>>> {
-    // The number with which the call began, once it is known.
+/// Returns the records of one call by the sequence number of any of them, oldest first.
+pub fn records_of_call(settings: &AuditSettings, seq: u64) -> io::Result<Vec<Vec<u8>>> {
+    // The number of the begin record, once it is known.
     let (mut begin, mut found) = (seq, Vec::new());
     let mark = format!("\"begin\":{seq},");
     let end_of_it = Finder::new(&mark);
@@ -114,25 +114,25 @@ pub fn story(settings: &AuditSettings, seq: u64) -> io::Result<Vec<Vec<u8>>> {
     Ok(found)
 }
 
-/// A query, made ready to be asked of every line.
-struct Wanted<'q> {
+/// A query prepared for matching lines.
+struct CompiledQuery<'q> {
     query: &'q AuditQuery,
-    /// As it stands in a record, in lower case.
+    /// Escaped as in a record, in lower case.
     text: Option<Finder<'static>>,
     since: Option<String>,
     until: Option<String>,
     call: Option<Vec<u8>>,
 }
 
-impl<'q> Wanted<'q> {
-    fn new(query: &'q AuditQuery) -> Wanted<'q> {
+impl<'q> CompiledQuery<'q> {
+    fn new(query: &'q AuditQuery) -> CompiledQuery<'q> {
         let text = query.text.as_ref().filter(|text| !text.is_empty()).map(|text| {
             let quoted = escaped(&text.to_ascii_lowercase());
             let inner = quoted.strip_prefix('"').and_then(|quoted| quoted.strip_suffix('"'));
             Finder::new(inner.unwrap_or_default().as_bytes()).into_owned()
         });
         let time = |time: &Timestamp| format!("{time:.3}");
-        Wanted {
+        CompiledQuery {
             query,
             text,
             since: query.since.as_ref().map(time),
@@ -141,7 +141,7 @@ impl<'q> Wanted<'q> {
         }
     }
 
-    /// The cheapest questions come first.
+    /// Returns whether a line matches. The cheapest conditions come first.
     fn takes(&self, line: &[u8]) -> bool {
         let query = self.query;
         if let Some(before) = query.before
@@ -171,7 +171,7 @@ impl<'q> Wanted<'q> {
         self.text.as_ref().is_none_or(|text| text.find(&line.to_ascii_lowercase()).is_some())
     }
 
-    /// Times are all written in one form, in which later is greater.
+    /// Compares as text: the format of timestamps sorts chronologically.
     fn is_in_time(&self, line: &[u8]) -> bool {
         let Some(time) = field(line, "\"time\":\"") else { return false };
         self.since.as_ref().is_none_or(|since| *time >= **since)
@@ -179,14 +179,14 @@ impl<'q> Wanted<'q> {
     }
 }
 
-/// Returns the text of a member. Within a text every quote is escaped, so the mark stands at a member or not at all.
+/// Returns the text of a member. Quotes inside strings are escaped, so `mark` matches only at a member.
 fn field<'l>(line: &'l [u8], mark: &str) -> Option<Cow<'l, str>> {
     let rest = &line[memmem::find(line, mark.as_bytes())? + mark.len()..];
     let plain = &rest[..memchr(b'"', rest)?];
     if memchr(b'\\', plain).is_none() {
         return std::str::from_utf8(plain).ok().map(Cow::Borrowed);
     }
-    // Written with escapes: read as JSON, from its quote on.
+    // It has escapes: parse as JSON, from its quote on.
     let quoted = &line[line.len() - rest.len() - 1..];
     let mut texts = serde_json::Deserializer::from_slice(quoted).into_iter::<String>();
     texts.next()?.ok().map(Cow::Owned)
@@ -202,7 +202,7 @@ fn number_after(line: &[u8], mark: &[u8]) -> Option<u64> {
     std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
 }
 
-/// Visits every whole line, newest first, until it is told to stop.
+/// Visits every complete line, newest first, until `visit` breaks.
 fn newest_first(settings: &AuditSettings, visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<()> {
     let files = LogFiles::open(&settings.dir)?;
     if let Some(current) = &files.current
@@ -218,10 +218,10 @@ fn newest_first(settings: &AuditSettings, visit: &mut dyn FnMut(&[u8]) -> Contro
     Ok(())
 }
 
-/// Visits the lines of one file from its end. What comes after its last line end is not whole yet.
+/// Visits the lines of one file from its end. Bytes after the last newline are an incomplete line.
 fn backwards(file: &File, visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> io::Result<ControlFlow<()>> {
     let mut unread = file.metadata()?.len();
-    // The beginning of the piece before, which ends in the middle of a line.
+    // The start of the chunk read before, which is the end of a line.
     let mut rest: Vec<u8> = Vec::new();
     let mut is_whole = false;
     while unread > 0 {
@@ -239,7 +239,7 @@ fn backwards(file: &File, visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> io
             (is_whole, end) = (true, at);
         }
         piece.truncate(end);
-        // A line that is longer than any of ours is none; it is not gathered.
+        // Longer than any valid record; not buffered.
         if piece.len() > PIECE_BYTES + LINE_BYTES_MAX {
             piece.clear();
         }
@@ -254,12 +254,12 @@ fn backwards(file: &File, visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::lines::{CURRENT, closed_name};
+    use crate::audit::log_lines::{CURRENT, closed_name};
     use std::io::Write;
     use std::path::Path;
     use std::time::Instant;
 
-    /// One record as the log has it; begin and end in turn.
+    /// One record as in the log; begin and end in turn.
     fn line(seq: u64) -> String {
         let call = seq.div_ceil(2);
         let (client, tool) = (
@@ -307,7 +307,7 @@ mod tests {
         Some(Pattern::new(&[glob.to_owned()]).unwrap())
     }
 
-    fn seqs(found: &Found) -> Vec<u64> {
+    fn seqs(found: &AuditMatches) -> Vec<u64> {
         found.lines.iter().map(|line| number_after(line, b"{\"seq\":").unwrap()).collect()
     }
 
@@ -315,7 +315,7 @@ mod tests {
     fn records_are_found_newest_first_by_everything_that_is_asked() {
         let dir = tempfile::tempdir().unwrap();
         let settings = log(dir.path(), 6_000);
-        // Half a line, as of a hub that is just writing.
+        // An incomplete line, as during a write.
         let current = settings.dir.join(CURRENT);
         let mut file = std::fs::OpenOptions::new().append(true).open(current).unwrap();
         file.write_all(b"{\"seq\":6001,\"time\":\"20").unwrap();
@@ -341,15 +341,15 @@ mod tests {
             assert_eq!(search(&settings, &query, 10_000).unwrap().lines.len(), expected, "{query:?}");
         }
         for seq in [1, 2, 2_000, 2_001, 5_999, 6_000] {
-            let told: Vec<u64> = story(&settings, seq)
+            let seqs: Vec<u64> = records_of_call(&settings, seq)
                 .unwrap()
                 .iter()
                 .map(|line| number_after(line, b"{\"seq\":").unwrap())
                 .collect();
             let begin = seq - (1 - seq % 2);
-            assert_eq!(told, [begin, begin + 1], "{seq}");
+            assert_eq!(seqs, [begin, begin + 1], "{seq}");
         }
-        assert_eq!(story(&settings, 7_000).unwrap().len(), 0);
+        assert_eq!(records_of_call(&settings, 7_000).unwrap().len(), 0);
     }
 
     #[test]
@@ -371,16 +371,16 @@ mod tests {
         let settings = log(dir.path(), 6_000);
         let found = last_calls(&settings, ["laptop", "ci", "nobody"].map(str::to_owned).into()).unwrap();
         let of = |name: &str| found.get(name).map(|time| time.as_second() - 1_800_000_000);
-        // Call 3,000 is a laptop's and the last of all; the last of `ci` is two before it.
+        // Call 3,000 is by `laptop` and the last of all; the last of `ci` is two before it.
         assert_eq!((of("laptop"), of("ci"), of("nobody"), found.len()), (Some(3_000), Some(2_998), None, 2));
-        // Not the oldest, which is what a search from the beginning would find first.
+        // Not the oldest, which a forward search would find first.
         let all =
             search(&settings, &AuditQuery { client: globs("ci"), ..AuditQuery::default() }, 9_000).unwrap();
         let oldest = field(all.lines.last().unwrap(), "\"time\":\"").unwrap().parse::<Timestamp>().unwrap();
         assert!(oldest < found["ci"]);
     }
 
-    /// The longest searches there are: all of it is looked at. The time is printed; `--release` shows the figure.
+    /// The longest searches: full scans. Prints the time; `--release` shows the figure.
     #[test]
     fn a_hundred_thousand_records_are_looked_at() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,80 +1,80 @@
-//! Where the lines go. Files; in tests also a disk that fails on demand.
+//! Log sinks: files, and in tests a disk that fails on demand.
 //!
-//! The sink knows files and where they end, the writer knows what is in the lines.
+//! The sink handles files and their ends; the writer handles the content of lines.
 
 use super::AuditSettings;
 use super::anchor::{self, Anchor};
-use super::chain::{ChainKey, Link, Mac, Sealed, hex};
-use super::lines::{CURRENT, closed_name, closed_numbers};
-use super::record::Torn;
+use super::chain::{ChainKey, ChainLink, Mac, UnverifiedLine, hex};
+use super::log_lines::{CURRENT, closed_name, closed_numbers};
+use super::record::TornTail;
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// How far back the last record is looked for at first; if it is not there, in the whole file.
+/// How far from the end the last record is searched first; if it is not there, the whole file is searched.
 const TAIL_BYTES: u64 = 256 * 1024;
 
-/// Takes whole lines.
-pub(crate) trait Sink: Send {
-    /// Opens the log and says how it ends.
-    fn resume(&mut self) -> io::Result<Resumed>;
+/// A destination for complete lines.
+pub(crate) trait LogSink: Send {
+    /// Opens the log and returns its end.
+    fn resume(&mut self) -> io::Result<ResumePoint>;
 
-    /// Returns whether the log is still where lines can be added. If not, it wants to be resumed.
+    /// Returns whether lines can be appended. If not, the writer must `resume`.
     fn is_open(&self) -> bool;
 
-    /// Adds the bytes at the end: all of them, or none.
+    /// Appends the bytes: all of them, or none.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns when everything appended is durable.
+    /// Makes everything appended durable.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Returns whether the file has its full size.
+    /// Returns whether the file must be rotated.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Closes a full file for good. Everything in it is durable.
+    /// Rotates a full file, whose content is durable.
     fn rotate(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Writes down elsewhere where the log has come to.
+    /// Writes an anchor.
     fn anchor(&mut self, _anchor: &Anchor) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// What was found.
-pub(crate) struct Resumed {
+/// The end of the log.
+pub(crate) struct ResumePoint {
     pub(crate) key: ChainKey,
     /// The last record of the log.
-    pub(crate) end: Option<Link>,
+    pub(crate) end: Option<ChainLink>,
     /// The newest anchor.
-    pub(crate) anchored: Option<Link>,
-    /// What comes before this file, if there is no record in it yet.
+    pub(crate) anchored: Option<ChainLink>,
+    /// The previous file, if this one has no record yet.
     pub(crate) previous: Option<String>,
-    /// What stands after the last record.
-    pub(crate) torn: Option<Torn>,
+    /// A torn line after the last record.
+    pub(crate) torn: Option<TornTail>,
 }
 
-/// The files of [`AuditSettings`], in folders that only the hub may look into.
-pub(crate) struct FileSink {
+/// The files of [`AuditSettings`], readable by the hub's user only.
+pub(crate) struct FileLogSink {
     settings: AuditSettings,
     file: Option<File>,
     bytes: u64,
-    /// Where the file ends, if it could not be brought back to that after a failure.
+    /// The size to truncate to, if that failed after a failed write.
     cut_to: Option<u64>,
     /// How much of the file is known to be on disk.
     synced_bytes: u64,
-    /// A sync failed, so what follows `synced_bytes` has to be written again.
+    /// A sync failed, so everything after `synced_bytes` must be rewritten.
     write_again: bool,
 }
 
-impl FileSink {
-    pub(crate) fn new(settings: AuditSettings) -> FileSink {
-        FileSink { settings, file: None, bytes: 0, cut_to: None, synced_bytes: 0, write_again: false }
+impl FileLogSink {
+    pub(crate) fn new(settings: AuditSettings) -> FileLogSink {
+        FileLogSink { settings, file: None, bytes: 0, cut_to: None, synced_bytes: 0, write_again: false }
     }
 
     fn path(&self) -> PathBuf {
@@ -83,25 +83,25 @@ impl FileSink {
 
     fn open(&self) -> io::Result<File> {
         let dir = &self.settings.dir;
-        portcullis_core::folder::make(dir)?;
+        portcullis_core::durable_dir::create_all(dir)?;
         std::fs::set_permissions(dir, Permissions::from_mode(0o700))?;
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(self.path())?;
         file.set_permissions(Permissions::from_mode(0o600))?;
-        // The name of a new file is as durable as its contents only once the folder is.
+        // The entry of a new file is durable only after the directory is fsynced.
         File::open(dir)?.sync_all()?;
         Ok(file)
     }
 
     fn key(&self, exists: bool) -> io::Result<ChainKey> {
         let path = &self.settings.key_file;
-        // A new key for an old log would make all of it look forged, and a forged one look right.
+        // A new key for an existing log would invalidate all of it, and let a forged log pass.
         let key = if exists || path.try_exists()? { ChainKey::read(path) } else { ChainKey::create(path) };
-        // Also where one is found: whoever made it may not have come so far.
+        // Also for an existing key: a crash may have come before the fsync.
         File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(key?)
     }
 
-    fn look(&mut self) -> io::Result<(Resumed, File, u64)> {
+    fn look(&mut self) -> io::Result<(ResumePoint, File, u64)> {
         let mut file = self.open().map_err(named(&self.path()))?;
         if let Some(bytes) = self.cut_to.take()
             && bytes < file.metadata()?.len()
@@ -115,7 +115,7 @@ impl FileSink {
         let exists = file.metadata()?.len() > 0 || !numbers.is_empty() || anchored.is_some();
         let key = self.key(exists)?;
         let (mut end, good_bytes) = last_link(&file)?;
-        let mut resumed = Resumed { key, end, anchored, previous: None, torn: None };
+        let mut resumed = ResumePoint { key, end, anchored, previous: None, torn: None };
         if end.is_none() {
             let names = numbers.iter().rev().map(|number| closed_name(*number));
             for name in names {
@@ -132,13 +132,13 @@ impl FileSink {
         Ok((resumed, file, bytes))
     }
 
-    /// Puts all that is in the file on disk.
+    /// Makes the content of the file durable.
     ///
-    /// After a sync that failed the kernel counts the pages as written, and syncing again would succeed without
-    /// writing them. So they are written once more.
+    /// After a failed fsync the kernel marks the pages clean, and a second fsync would succeed without writing them. So they
+    /// are rewritten.
     fn make_durable(&mut self, file: &File) -> io::Result<()> {
         if self.write_again {
-            // The other handle adds to the end whatever place it is told.
+            // The other handle is in append mode and ignores offsets.
             let in_place = OpenOptions::new().write(true).open(self.path())?;
             let mut chunk = vec![0; 64 * 1024];
             let mut at = self.synced_bytes;
@@ -153,9 +153,9 @@ impl FileSink {
         Ok(())
     }
 
-    /// Looks at what stands after the last record. A record that lacks only its line end gets it; anything else is
-    /// left to be seen, because nothing is taken out of the log.
-    fn end_tail(&self, file: &mut File, good_bytes: u64, resumed: &mut Resumed) -> io::Result<()> {
+    /// Handles bytes after the last record. A record that lacks only its newline is completed; anything else stays, because
+    /// nothing is ever removed from the log.
+    fn end_tail(&self, file: &mut File, good_bytes: u64, resumed: &mut ResumePoint) -> io::Result<()> {
         let torn_bytes = file.metadata()?.len() - good_bytes;
         if torn_bytes == 0 {
             return Ok(());
@@ -164,7 +164,9 @@ impl FileSink {
         if torn_bytes <= TAIL_BYTES && resumed.previous.is_none() {
             let mut tail = vec![0; usize::try_from(torn_bytes).unwrap_or_default()];
             file.read_exact_at(&mut tail, good_bytes)?;
-            if let Some(sealed) = Sealed::of(&tail).filter(|sealed| sealed.follows(&resumed.key, before)) {
+            if let Some(sealed) =
+                UnverifiedLine::of(&tail).filter(|sealed| sealed.follows(&resumed.key, before))
+            {
                 file.write_all(b"\n")?;
                 resumed.end = Some(sealed.link);
                 return Ok(());
@@ -181,13 +183,13 @@ impl FileSink {
         }
         hash.update(b"\n");
         let torn_sha256 = Mac::from_hex(hex(&hash.finalize()).as_bytes());
-        resumed.torn = torn_sha256.map(|torn_sha256| Torn { torn_bytes: torn_bytes + 1, torn_sha256 });
+        resumed.torn = torn_sha256.map(|torn_sha256| TornTail { torn_bytes: torn_bytes + 1, torn_sha256 });
         Ok(())
     }
 }
 
 /// Returns the last record of a file, and where it ends.
-fn last_link(file: &File) -> io::Result<(Option<Link>, u64)> {
+fn last_link(file: &File) -> io::Result<(Option<ChainLink>, u64)> {
     let bytes = file.metadata()?.len();
     for window in [TAIL_BYTES.min(bytes), bytes] {
         let from = bytes - window;
@@ -196,7 +198,7 @@ fn last_link(file: &File) -> io::Result<(Option<Link>, u64)> {
         let mut end = tail.len();
         while let Some(line_end) = tail[..end].iter().rposition(|byte| *byte == b'\n') {
             let start = tail[..line_end].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            if let Some(sealed) = Sealed::of(&tail[start..line_end]) {
+            if let Some(sealed) = UnverifiedLine::of(&tail[start..line_end]) {
                 return Ok((Some(sealed.link), from + line_end as u64 + 1));
             }
             end = line_end;
@@ -209,15 +211,15 @@ fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-impl Sink for FileSink {
-    fn resume(&mut self) -> io::Result<Resumed> {
+impl LogSink for FileLogSink {
+    fn resume(&mut self) -> io::Result<ResumePoint> {
         self.file = None;
         let (resumed, file, bytes) = self.look()?;
         (self.file, self.bytes) = (Some(file), bytes);
         Ok(resumed)
     }
 
-    /// One that somebody removed is made again.
+    /// False after the file was deleted, so that it is created again.
     fn is_open(&self) -> bool {
         let metadata = self.file.as_ref().and_then(|file| file.metadata().ok());
         metadata.is_some_and(|metadata| metadata.nlink() > 0)
@@ -232,7 +234,7 @@ impl Sink for FileSink {
                 Ok(())
             }
             Err(error) => {
-                // What was written of them goes again, because they will be written once more.
+                // A partial write is truncated, because the bytes will be written again.
                 self.cut_to = file.set_len(bytes_before).is_err().then_some(bytes_before);
                 self.file = None;
                 Err(named(&self.path())(error))

@@ -1,12 +1,12 @@
-//! The spool: changes that commands make, until a hub puts them on the record.
+//! The spool: changes made by CLI commands, until a hub moves them to the audit log.
 //!
-//! Only one process writes the chained log. A command appends what it is about to do to a file beside it, and how that
-//! ended; the hub, the one that runs or the next, takes the lines over in their order and at their own time.
-//! After a crash of the hub a line may be taken over twice, never not at all.
+//! Only one process writes the chained log. A command appends the begin and the end of its change to a spool file; the
+//! running hub, or the next one, records the lines in order and with their own time. Delivery is at least once: after a crash
+//! of the hub a line may be recorded twice.
 
 use super::AuditSettings;
 use super::event::{ChangeLog, Ended};
-use super::record::Subject;
+use super::record::AuditSubject;
 use jiff::Timestamp;
 use portcullis_core::{ErrorKind, Event};
 use serde::{Deserialize, Serialize};
@@ -20,28 +20,28 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 const FILE: &str = "changes.spool";
-/// How much waits for a hub at most. At 300 bytes a line, thousands of commands.
+/// Bound on the spool. At 300 bytes a line, thousands of commands.
 const SPOOL_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How many commands may be under way. The end of one that was forgotten is recorded without the number of its begin.
+/// Bound on open changes. Beyond it, an end is recorded without the number of its begin.
 const OPEN_MAX: usize = 1_024;
 
-/// One line.
+/// One line of the spool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Line {
-    /// The same at begin and end.
+    /// Correlates begin and end.
     id: String,
     time: Timestamp,
     actor: String,
     action: String,
     details: Value,
-    /// Missing at the begin.
+    /// Absent at the begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     outcome: Option<String>,
     #[serde(default)]
     duration_us: u64,
 }
 
-/// A change that a command is about to make, written down before it is made.
+/// A change by a command, spooled before it is made.
 #[derive(Debug)]
 #[must_use]
 pub struct SpooledChange {
@@ -50,7 +50,7 @@ pub struct SpooledChange {
 }
 
 impl SpooledChange {
-    /// Writes it down. Where that fails, the change must not be made.
+    /// Spools the begin. On error the change must not be made.
     pub fn begin(
         settings: &AuditSettings,
         actor: String,
@@ -64,13 +64,13 @@ impl SpooledChange {
         let id = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let action = action.to_owned();
         let begun = Line { id, time, actor, action, details, outcome: None, duration_us: 0 };
-        portcullis_core::folder::make(&settings.dir)?;
+        portcullis_core::durable_dir::create_all(&settings.dir)?;
         let change = SpooledChange { path: settings.dir.join(FILE), begun };
         change.append(&change.begun)?;
         Ok(change)
     }
 
-    /// Writes down how it ended.
+    /// Spools the end.
     pub fn end(self, outcome: Result<(), ErrorKind>, now: SystemTime) -> io::Result<()> {
         let time = Timestamp::try_from(now).map_err(io::Error::other)?;
         let took = time.duration_since(self.begun.time).as_micros();
@@ -84,11 +84,11 @@ impl SpooledChange {
         file.lock()?;
         if file.metadata()?.len() >= SPOOL_BYTES_MAX {
             return Err(io::Error::other(format!(
-                "{} holds {SPOOL_BYTES_MAX} bytes that no hub has put on the record; start one",
+                "{} holds {SPOOL_BYTES_MAX} bytes that are not in the audit log yet; start the hub to record them",
                 self.path.display()
             )));
         }
-        // A command that was killed may have left half a line; this one is not part of it.
+        // A killed command may have left a torn line; this one starts on a new line.
         let mut bytes = if ends_a_line(&file)? { Vec::new() } else { vec![b'\n'] };
         serde_json::to_writer(&mut bytes, line)?;
         bytes.push(b'\n');
@@ -109,14 +109,14 @@ fn open(path: &std::path::Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 
-/// Takes over what commands wrote down.
+/// Moves spooled changes to the audit log.
 pub struct SpoolReader {
     path: PathBuf,
     log: ChangeLog,
-    /// How much of the file was handed over already.
+    /// How much of the file was recorded.
     handed: u64,
-    /// Commands that have not ended.
-    open: HashMap<String, Arc<Subject>>,
+    /// Changes that have not ended.
+    open: HashMap<String, Arc<AuditSubject>>,
 }
 
 impl SpoolReader {
@@ -124,7 +124,7 @@ impl SpoolReader {
         SpoolReader { path: settings.dir.join(FILE), log, handed: 0, open: HashMap::new() }
     }
 
-    /// Puts every whole line on the record, and empties the file once they are on disk.
+    /// Records every complete line, and truncates the file once they are on disk.
     pub async fn take_over(&mut self) -> Result<(), String> {
         let lines = self.unread().map_err(|error| format!("{FILE}: {error}"))?;
         if lines.is_empty() {
@@ -137,7 +137,7 @@ impl SpoolReader {
         self.empty().map_err(|error| format!("{FILE}: {error}"))
     }
 
-    /// Returns the lines that were not handed over yet.
+    /// Returns the lines that were not recorded yet.
     fn unread(&mut self) -> io::Result<Vec<Line>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
@@ -146,13 +146,13 @@ impl SpoolReader {
         };
         let bytes = file.metadata()?.len();
         if bytes < self.handed {
-            // Somebody else emptied it.
+            // Another process truncated it.
             self.handed = 0;
         }
         if bytes == self.handed {
             return Ok(Vec::new());
         }
-        // A command that is writing has the lock, so what is read ends with a line, or where a command was killed.
+        // Writers hold the lock, so the content ends with a newline, or where a command was killed.
         file.lock_shared()?;
         file.seek(SeekFrom::Start(self.handed))?;
         let mut text = Vec::new();
@@ -160,7 +160,7 @@ impl SpoolReader {
         let parse = |line: &[u8]| {
             let parsed = serde_json::from_slice(line);
             if parsed.is_err() {
-                tracing::error!(target: "audit", "A change that a command wrote down cannot be read.");
+                tracing::error!(target: "audit", "spooled change cannot be parsed");
             }
             parsed.ok()
         };
@@ -188,7 +188,7 @@ impl SpoolReader {
     fn empty(&mut self) -> io::Result<()> {
         let file = open(&self.path)?;
         file.lock()?;
-        // What came meanwhile is taken over with the next look.
+        // Lines added meanwhile are recorded at the next poll.
         if file.metadata()?.len() == self.handed {
             file.set_len(0)?;
             file.sync_all()?;

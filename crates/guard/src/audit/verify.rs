@@ -1,48 +1,48 @@
-//! Checks the whole log: every code, every number, every file, and the anchors.
+//! Verification of the audit log: every MAC, sequence number and file, and the anchors.
 //!
-//! The log is read once, from the oldest record on, with memory for one line. It may be written to meanwhile.
+//! Reads the log once, oldest record first, with memory for one line. The hub may write to it meanwhile.
 
 use super::AuditSettings;
-use super::anchor::{Anchor, Anchors, Why};
-use super::chain::{ChainKey, KeyError, Link, Sealed, hex};
-use super::lines::{CURRENT, Ended, Lines, LogFiles};
-use super::record::Opening;
+use super::anchor::{Anchor, AnchorReader, AnchorReason};
+use super::chain::{ChainKey, ChainKeyError, ChainLink, UnverifiedLine, hex};
+use super::log_lines::{CURRENT, LineEnd, LogFiles, LogLineReader};
+use super::record::OpeningRecord;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a log holds in which nothing was changed.
+/// Statistics of an intact log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Verified {
+pub struct VerifyReport {
     pub files: u64,
     pub records: u64,
     pub anchors: u64,
-    /// How many times a line was cut off, and marked when the log was next opened.
+    /// How many torn lines were marked when the log was reopened.
     pub torn: u64,
-    /// The bytes of a line that is being written, or was when the machine went down.
+    /// The bytes of an incomplete last line, from a write in progress or a crash.
     pub unfinished_bytes: u64,
 }
 
-/// The first thing that is not as it was written.
+/// The first defect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{file}, line {line}{}: {problem}", seq.map(|seq| format!(" (record {seq})")).unwrap_or_default())]
-pub struct Fault {
+pub struct LogDefect {
     pub file: String,
     pub line: u64,
-    /// The number that the record has, or should have.
+    /// The sequence number that the record has, or should have.
     pub seq: Option<u64>,
     pub problem: String,
 }
 
-/// Why a log is not verified.
+/// Why verification failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(#[from] LogDefect),
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] ChainKeyError),
     #[error("{path}: {source}", path = .path.display())]
     Io { path: PathBuf, source: io::Error },
 }
@@ -51,101 +51,103 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> VerifyError {
     move |source| VerifyError::Io { path: path.to_owned(), source }
 }
 
-/// Checks that the log is as it was written.
-pub fn verify(settings: &AuditSettings) -> Result<Verified, VerifyError> {
-    // Before the log: what is anchored from now on may be beyond what is read of it.
-    let anchors = Anchors::open(&settings.anchors_file).map_err(unreadable(&settings.anchors_file))?;
+/// Verifies that the log is intact.
+pub fn verify(settings: &AuditSettings) -> Result<VerifyReport, VerifyError> {
+    // Opened before the log: later anchors may be beyond what is read of it.
+    let anchors = AnchorReader::open(&settings.anchors_file).map_err(unreadable(&settings.anchors_file))?;
     let files = LogFiles::open(&settings.dir).map_err(unreadable(&settings.dir))?;
     let anchors_path = &settings.anchors_file;
-    // A hub that was killed on its first start may have come no further than an empty file.
+    // A crash at the first start may leave an empty file without a key.
     let current_bytes = files.current.as_ref().map(File::metadata).transpose();
     let current_bytes = current_bytes.map_err(unreadable(&settings.dir))?.map_or(0, |current| current.len());
     let key = match ChainKey::read(&settings.key_file) {
         Ok(key) => key,
-        Err(KeyError::Missing(_)) if files.closed.is_empty() && current_bytes == 0 && anchors.is_empty() => {
-            return Ok(Verified::default());
+        Err(ChainKeyError::Missing(_))
+            if files.closed.is_empty() && current_bytes == 0 && anchors.is_empty() =>
+        {
+            return Ok(VerifyReport::default());
         }
         Err(error) => return Err(error.into()),
     };
-    let mut check = Check {
+    let mut check = LogVerifier {
         end: key.start(),
         key,
-        totals: Verified::default(),
+        totals: VerifyReport::default(),
         anchors,
         next_anchor: None,
         last_anchor: None,
         anchors_path,
         previous: None,
-        place: Place { file: CURRENT.to_owned(), line: 0 },
+        place: LogPosition { file: CURRENT.to_owned(), line: 0 },
     };
     check.read_anchor()?;
     check.pass_anchors()?;
     for path in &files.closed {
         let file = File::open(path).map_err(unreadable(path))?;
-        check.file(path, file, Writing::Closed)?;
+        check.file(path, file, LogFileState::Closed)?;
     }
     if let Some(file) = files.current {
-        check.file(&settings.dir.join(CURRENT), file, Writing::GoesOn)?;
+        check.file(&settings.dir.join(CURRENT), file, LogFileState::GoesOn)?;
     }
     check.finish()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Writing {
+enum LogFileState {
     Closed,
     GoesOn,
 }
 
-struct Place {
+struct LogPosition {
     file: String,
     line: u64,
 }
 
-struct Check<'a> {
+struct LogVerifier<'a> {
     key: ChainKey,
-    /// The last good record.
-    end: Link,
-    totals: Verified,
-    anchors: Anchors,
+    /// The last valid record.
+    end: ChainLink,
+    totals: VerifyReport,
+    anchors: AnchorReader,
     next_anchor: Option<Anchor>,
     last_anchor: Option<Anchor>,
     anchors_path: &'a Path,
-    /// The name of the file before.
+    /// The name of the previous file.
     previous: Option<String>,
-    place: Place,
+    place: LogPosition,
 }
 
-/// Lines that are no records. If they were torn, a record that says so comes after them.
-struct Tear {
-    fault: Fault,
+/// Lines that are not records. If a crash tore them, the next record says so.
+struct TornLines {
+    fault: LogDefect,
     bytes: u64,
     hash: Sha256,
 }
 
-impl Tear {
-    fn add(mut self, line: &[u8]) -> Tear {
+impl TornLines {
+    fn add(mut self, line: &[u8]) -> TornLines {
         self.bytes += line.len() as u64;
         self.hash.update(line);
         self
     }
 }
 
-impl Check<'_> {
-    fn fault(&self, seq: Option<u64>, problem: impl Into<String>) -> Fault {
-        Fault { file: self.place.file.clone(), line: self.place.line, seq, problem: problem.into() }
+impl LogVerifier<'_> {
+    fn fault(&self, seq: Option<u64>, problem: impl Into<String>) -> LogDefect {
+        LogDefect { file: self.place.file.clone(), line: self.place.line, seq, problem: problem.into() }
     }
 
-    fn file(&mut self, path: &Path, file: File, writing: Writing) -> Result<(), VerifyError> {
+    fn file(&mut self, path: &Path, file: File, writing: LogFileState) -> Result<(), VerifyError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.place = Place { file: name.clone(), line: 0 };
+        self.place = LogPosition { file: name.clone(), line: 0 };
         self.totals.files += 1;
-        let mut lines = Lines::new(file);
-        let (mut line, mut tear, mut begins_file) = (Vec::new(), None::<Tear>, true);
+        let mut lines = LogLineReader::new(file);
+        let (mut line, mut tear, mut begins_file) = (Vec::new(), None::<TornLines>, true);
         while let Some(ended) = lines.next(&mut line).map_err(unreadable(path))? {
             self.place.line += 1;
             let (begins, text) = (begins_file, line.strip_suffix(b"\n").unwrap_or(&line));
             if let Some(torn) = tear.take() {
-                match self.closes(&torn, text, begins).filter(|_| ended == Ended::Whole) {
+                match self.closes(&torn, text, begins).filter(|_| ended == LineEnd::Whole) {
                     Some(link) => {
                         self.accept(link)?;
                         (self.totals.torn, begins_file) = (self.totals.torn + 1, false);
@@ -155,20 +157,22 @@ impl Check<'_> {
                 continue;
             }
             let marked = self.record(text, begins).and_then(|link| match marks_torn(text) {
-                true => Err(self.fault(Some(link.seq), "what this record says was torn is not there")),
+                true => {
+                    Err(self.fault(Some(link.seq), "the torn line that this record describes is missing"))
+                }
                 false => Ok(link),
             });
             match marked {
-                Ok(link) if ended == Ended::Whole => {
+                Ok(link) if ended == LineEnd::Whole => {
                     self.accept(link)?;
                     begins_file = false;
                 }
-                _ if ended == Ended::Unfinished && writing == Writing::GoesOn => {
+                _ if ended == LineEnd::Unfinished && writing == LogFileState::GoesOn => {
                     self.totals.unfinished_bytes = line.len() as u64;
                 }
                 Ok(_) => return Err(self.fault(None, "the line has no end").into()),
                 Err(fault) => {
-                    tear = Some(Tear { fault, bytes: 0, hash: Sha256::new() }.add(&line));
+                    tear = Some(TornLines { fault, bytes: 0, hash: Sha256::new() }.add(&line));
                 }
             }
         }
@@ -179,10 +183,10 @@ impl Check<'_> {
         }
     }
 
-    /// Checks one line.
-    fn record(&self, line: &[u8], begins_file: bool) -> Result<Link, Fault> {
+    /// Verifies one line.
+    fn record(&self, line: &[u8], begins_file: bool) -> Result<ChainLink, LogDefect> {
         let expected = self.end.seq + 1;
-        let Some(sealed) = Sealed::of(line) else {
+        let Some(sealed) = UnverifiedLine::of(line) else {
             return Err(self.fault(Some(expected), "this is not a record"));
         };
         let seq = sealed.link.seq;
@@ -199,7 +203,7 @@ impl Check<'_> {
     }
 
     fn named_before(&self, line: &[u8]) -> Option<String> {
-        serde_json::from_slice::<Opening>(line).ok()?.previous
+        serde_json::from_slice::<OpeningRecord>(line).ok()?.previous
     }
 
     fn what_is_wrong(&self, seq: u64, line: &[u8], begins_file: bool) -> String {
@@ -217,9 +221,9 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the link of a record that says, of exactly these lines, that they were torn.
-    fn closes(&self, tear: &Tear, line: &[u8], begins_file: bool) -> Option<Link> {
-        let opening: Opening = serde_json::from_slice(line).ok()?;
+    /// Returns the link of a record that describes exactly these lines as torn.
+    fn closes(&self, tear: &TornLines, line: &[u8], begins_file: bool) -> Option<ChainLink> {
+        let opening: OpeningRecord = serde_json::from_slice(line).ok()?;
         let torn = opening.torn.filter(|_| !self.is_closed_here())?;
         let link = self.record(line, begins_file).ok()?;
         let same =
@@ -227,13 +231,13 @@ impl Check<'_> {
         same.then_some(link)
     }
 
-    /// Returns whether a hub ended in good order here, and none had begun again.
+    /// Returns whether a hub closed the log here, and none reopened it.
     fn is_closed_here(&self) -> bool {
-        let closed = |anchor: &Anchor| anchor.why == Why::Close && anchor.seq == self.end.seq;
+        let closed = |anchor: &Anchor| anchor.why == AnchorReason::Close && anchor.seq == self.end.seq;
         self.last_anchor.as_ref().is_some_and(closed)
     }
 
-    fn accept(&mut self, link: Link) -> Result<(), VerifyError> {
+    fn accept(&mut self, link: ChainLink) -> Result<(), VerifyError> {
         self.end = link;
         self.totals.records += 1;
         self.pass_anchors()
@@ -251,12 +255,12 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn anchor_fault(&self, seq: Option<u64>, problem: &str) -> Fault {
+    fn anchor_fault(&self, seq: Option<u64>, problem: &str) -> LogDefect {
         let name = self.anchors_path.file_name().unwrap_or_default().to_string_lossy();
-        Fault { file: name.into_owned(), line: self.anchors.number, seq, problem: problem.to_owned() }
+        LogDefect { file: name.into_owned(), line: self.anchors.number, seq, problem: problem.to_owned() }
     }
 
-    /// Holds the anchors up to here against the log.
+    /// Checks the anchors up to here against the log.
     fn pass_anchors(&mut self) -> Result<(), VerifyError> {
         while let Some(anchor) = self.next_anchor.take() {
             if anchor.seq > self.end.seq {
@@ -264,7 +268,7 @@ impl Check<'_> {
                 break;
             }
             if anchor.link() != self.end {
-                let problem = format!("the anchor of {} says that it was another record", anchor.time);
+                let problem = format!("the record does not match the anchor of {}", anchor.time);
                 return Err(self.fault(Some(anchor.seq), problem).into());
             }
             self.last_anchor = Some(anchor);
@@ -273,7 +277,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Verified, VerifyError> {
+    fn finish(mut self) -> Result<VerifyReport, VerifyError> {
         if self.totals.unfinished_bytes == 0 {
             self.place.line += 1;
         }
@@ -286,7 +290,7 @@ impl Check<'_> {
             return Err(self.fault(next, problem).into());
         }
         if self.last_anchor.is_none() && self.totals.records > 0 {
-            let problem = "there is no anchor, so nobody can say where the log ended";
+            let problem = "there is no anchor, so the end of the log cannot be verified";
             return Err(self.anchor_fault(None, problem).into());
         }
         if self.totals.unfinished_bytes > 0 && self.is_closed_here() {
@@ -296,11 +300,11 @@ impl Check<'_> {
     }
 }
 
-/// Returns whether a record, one of ours, says that there is something torn before it. That is the last it says.
+/// Returns whether a valid record describes a torn line before it. That is its last field.
 fn marks_torn(line: &[u8]) -> bool {
     const FIELD: &[u8] = b"\"torn_sha256\":\"";
     const MAC_CHARS: usize = 64;
-    let body = Sealed::of(line).map_or(&b""[..], |sealed| sealed.body);
+    let body = UnverifiedLine::of(line).map_or(&b""[..], |sealed| sealed.body);
     let before = body.len().checked_sub(MAC_CHARS + 1).and_then(|end| body.get(..end));
     before.is_some_and(|before| before.ends_with(FIELD))
 }

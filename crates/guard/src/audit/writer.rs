@@ -1,106 +1,109 @@
-//! The thread that writes: numbers the records, chains them, and says when they are durable.
+//! The journal's writer thread: numbers records, chains them, syncs, and anchors.
 
-use super::anchor::{Anchor, Why};
-use super::chain::{ChainKey, Link};
-use super::journal::{Entry, QUEUE_RECORDS_MAX, Shared};
-use super::lines::CURRENT;
-use super::record::{self, Gap, Opening, Record, Times, Torn};
-use super::sink::Sink;
+use super::anchor::{Anchor, AnchorReason};
+use super::chain::{ChainKey, ChainLink};
+use super::journal::{JournalEntry, JournalState, QUEUE_RECORDS_MAX};
+use super::log_lines::CURRENT;
+use super::record::{self, GapRecord, JournalRecord, OpeningRecord, TimestampCache, TornTail};
+use super::sink::LogSink;
 use portcullis_core::Clock;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How many records are kept while they cannot be written. Beyond this they are counted, and the count is written.
-const KEPT_RECORDS_MAX: usize = QUEUE_RECORDS_MAX;
-/// How long a record waits for its anchor: so much can be cut off the log of a hub that was killed, unseen.
+/// Bound on records buffered while the log cannot be written. Beyond it they are counted, and the count is written.
+const BUFFERED_RECORDS_MAX: usize = QUEUE_RECORDS_MAX;
+/// Interval of anchors: this much could be truncated unnoticed from the log of a killed hub.
 const ANCHOR_EVERY: Duration = Duration::from_secs(1);
 
-/// How much room for records and for their lines is kept while nothing is written. A disk that takes long lets thousands
-/// of them gather, 4 MB of lines.
+/// Buffer capacity kept while idle. A slow disk can let thousands of records gather, 4 MB of lines.
 const SPARE_RECORDS: usize = 512;
 const SPARE_BYTES: usize = 256 * 1024;
 
-type Waiting = Vec<(u64, oneshot::Sender<Result<(), String>>)>;
+type SyncWaiters = Vec<(u64, oneshot::Sender<Result<(), String>>)>;
 
-/// What the thread knows.
-pub(super) struct Writer {
-    shared: Arc<Shared>,
-    sink: Box<dyn Sink>,
+/// The state of the thread.
+pub(super) struct JournalWriter {
+    shared: Arc<JournalState>,
+    sink: Box<dyn LogSink>,
     clock: Arc<dyn Clock>,
-    /// Unknown until the end of the log has been read.
-    chain: Option<Chain>,
-    /// Records that are not written yet.
-    kept: Vec<Record>,
-    /// How many records are missing before the next line, and the newest that ever was.
+    /// `None` until the end of the log was read.
+    chain: Option<ChainState>,
+    /// Records not written yet.
+    buffered: Vec<JournalRecord>,
+    /// The number of records lost before the next line, and the ticket of the newest one ever lost.
     lost: u64,
     lost_through: Option<u64>,
     unsynced: bool,
-    anchored: Anchored,
-    times: Times,
+    anchored: AnchorProgress,
+    times: TimestampCache,
     lines: Vec<u8>,
 }
 
-struct Chain {
+struct ChainState {
     key: ChainKey,
     /// The last record.
-    end: Link,
-    /// What is to be said before the next one.
-    opening: Option<(Option<String>, Option<Torn>)>,
+    end: ChainLink,
+    /// The previous file and torn line to describe in the next record.
+    opening: Option<(Option<String>, Option<TornTail>)>,
 }
 
-/// How far the anchors are.
-struct Anchored {
+/// The state of the anchors.
+struct AnchorProgress {
     seq: u64,
     at: Instant,
-    /// Whether the first anchor of this hub is written.
+    /// Whether the first anchor of this hub was written.
     begun: bool,
 }
 
-impl Writer {
-    pub(super) fn new(shared: Arc<Shared>, sink: Box<dyn Sink>, clock: Arc<dyn Clock>) -> Writer {
-        Writer {
+impl JournalWriter {
+    pub(super) fn new(
+        shared: Arc<JournalState>,
+        sink: Box<dyn LogSink>,
+        clock: Arc<dyn Clock>,
+    ) -> JournalWriter {
+        JournalWriter {
             shared,
             sink,
             clock,
             chain: None,
-            kept: Vec::new(),
+            buffered: Vec::new(),
             lost: 0,
             lost_through: None,
             unsynced: false,
-            anchored: Anchored { seq: 0, at: Instant::now(), begun: false },
-            times: Times::default(),
+            anchored: AnchorProgress { seq: 0, at: Instant::now(), begun: false },
+            times: TimestampCache::default(),
             lines: Vec::new(),
         }
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &JournalState {
         &self.shared
     }
 
     pub(super) fn run(&mut self) {
-        // Opened before the first call, so that `/readyz` tells of a wrong path at once.
+        // Opened before the first call, so that `/readyz` reports a wrong path at once.
         self.settle(&mut Vec::new());
         let (mut spare, mut waiting) = (Vec::new(), Vec::new());
         loop {
-            let (mut entries, stopping) = self.shared.take(spare, self.patience());
+            let (mut entries, stopping) = self.shared.take(spare, self.until_anchor());
             for entry in entries.drain(..) {
                 match entry {
-                    Entry::Record { record, .. } if self.kept.len() < KEPT_RECORDS_MAX => {
-                        self.kept.push(record)
+                    JournalEntry::Record { record, .. } if self.buffered.len() < BUFFERED_RECORDS_MAX => {
+                        self.buffered.push(record)
                     }
-                    Entry::Record { ticket, .. } => {
+                    JournalEntry::Record { ticket, .. } => {
                         self.lost += 1;
                         self.lost_through = Some(ticket);
                     }
-                    Entry::Commit { ticket, done } => waiting.push((ticket, done)),
+                    JournalEntry::Commit { ticket, done } => waiting.push((ticket, done)),
                 }
             }
             entries.shrink_to(SPARE_RECORDS);
             spare = entries;
             self.settle(&mut waiting);
-            self.kept.shrink_to(SPARE_RECORDS);
+            self.buffered.shrink_to(SPARE_RECORDS);
             self.lines.clear();
             self.lines.shrink_to(SPARE_BYTES);
             if stopping {
@@ -109,11 +112,11 @@ impl Writer {
         }
     }
 
-    /// Writes what there is, and answers those who wait.
-    fn settle(&mut self, waiting: &mut Waiting) {
+    /// Writes the buffered records and completes the commits.
+    fn settle(&mut self, waiting: &mut SyncWaiters) {
         let durable = !waiting.is_empty();
         let written = self.write(durable).map_err(|error| error.to_string());
-        self.tell(&written);
+        self.report(&written);
         for (ticket, done) in waiting.drain(..) {
             let answer = match &written {
                 Ok(()) if self.lost_through.is_some_and(|lost| ticket <= lost) => {
@@ -121,7 +124,7 @@ impl Writer {
                 }
                 other => other.clone(),
             };
-            // Who does not wait any more does not need to know.
+            // The receiver may be gone.
             let _ = done.send(answer);
         }
     }
@@ -131,12 +134,12 @@ impl Writer {
             self.resume()?;
         }
         if !self.anchored.begun {
-            // Before the first byte: what stands after a log that was closed, and not opened again, was put there.
-            self.anchor(Why::Open)?;
+            // Before the first byte: bytes after a `Close` without an `Open` prove tampering.
+            self.anchor(AnchorReason::Open)?;
         }
         if self.sink.is_full() {
-            if self.patience().is_some() {
-                self.anchor(Why::Rotate)?;
+            if self.until_anchor().is_some() {
+                self.anchor(AnchorReason::Rotate)?;
             }
             self.sync()?;
             self.sink.rotate()?;
@@ -146,14 +149,13 @@ impl Writer {
         if durable {
             self.sync()?;
         }
-        if self.patience().is_some_and(|left| left.is_zero()) {
-            self.anchor(Why::Time)?;
+        if self.until_anchor().is_some_and(|left| left.is_zero()) {
+            self.anchor(AnchorReason::Time)?;
         }
         Ok(())
     }
 
-    /// Finds the end of the log. The newest of what the file, the anchors and this thread know counts, so that
-    /// records that were taken away stay missed.
+    /// Finds the end of the log. The newest of file, anchors and memory counts, so that removed records stay detectable.
     fn resume(&mut self) -> io::Result<()> {
         let found = self.sink.resume()?;
         let start = found.key.start();
@@ -165,13 +167,13 @@ impl Writer {
             tracing::error!(
                 last,
                 expected,
-                "Records are missing at the end of the audit log; see `audit verify`."
+                "records are missing at the end of the audit log; run `portcullis audit verify`"
             );
         }
         let begins_file = found.end.is_none() || found.previous.is_some();
         let previous = (begins_file && end != start).then(|| found.previous.unwrap_or(CURRENT.to_owned()));
         let opening = (previous.is_some() || found.torn.is_some()).then_some((previous, found.torn));
-        self.chain = Some(Chain { key: found.key, end, opening });
+        self.chain = Some(ChainState { key: found.key, end, opening });
         Ok(())
     }
 
@@ -183,7 +185,7 @@ impl Writer {
             if torn.is_some() {
                 lines.push(b'\n');
             }
-            let opening = Opening {
+            let opening = OpeningRecord {
                 seq: end.seq + 1,
                 time: record::time_text(self.clock.now()),
                 phase: if torn.is_some() { "torn" } else { "file" }.to_owned(),
@@ -193,19 +195,20 @@ impl Writer {
             };
             end = chain.key.add(end, lines, |_, lines| record::write_object(&opening, lines));
         }
-        for record in &self.kept {
+        for record in &self.buffered {
             let times = &mut self.times;
             end = chain.key.add(end, lines, |seq, lines| record.write(seq, &chain.key, times, lines));
         }
         if self.lost > 0 {
             let lost = self.lost;
-            let gap =
-                |seq, lines: &mut Vec<u8>| record::write_object(&Gap { seq, phase: "gap", lost }, lines);
+            let gap = |seq, lines: &mut Vec<u8>| {
+                record::write_object(&GapRecord { seq, phase: "gap", lost }, lines)
+            };
             end = chain.key.add(end, lines, gap);
         }
         if !lines.is_empty() {
             self.sink.append(lines)?;
-            self.kept.clear();
+            self.buffered.clear();
             (self.lost, self.unsynced) = (0, true);
             (chain.end, chain.opening) = (end, None);
         }
@@ -220,47 +223,47 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns when the next anchor is due, if there is anything to anchor.
-    fn patience(&self) -> Option<Duration> {
+    /// Returns the time until the next anchor is due; `None` if there is nothing to anchor.
+    fn until_anchor(&self) -> Option<Duration> {
         let end = self.chain.as_ref()?.end;
         (end.seq > self.anchored.seq).then(|| ANCHOR_EVERY.saturating_sub(self.anchored.at.elapsed()))
     }
 
-    /// Only what is durable is anchored: otherwise a power failure would look like a cut.
-    fn anchor(&mut self, why: Why) -> io::Result<()> {
+    /// Writes an anchor. Syncs first: otherwise a power failure would look like a truncation.
+    fn anchor(&mut self, why: AnchorReason) -> io::Result<()> {
         self.sync()?;
         let Some(chain) = &self.chain else { return Ok(()) };
-        let Link { seq, mac } = chain.end;
+        let ChainLink { seq, mac } = chain.end;
         let time = record::time_text(self.clock.now());
         self.sink.anchor(&Anchor { time, file: CURRENT.to_owned(), seq, mac, why })?;
-        self.anchored = Anchored { seq, at: Instant::now(), begun: true };
+        self.anchored = AnchorProgress { seq, at: Instant::now(), begun: true };
         Ok(())
     }
 
-    /// Lets everyone know how it stands; the log only when it changes.
-    fn tell(&self, written: &Result<(), String>) {
-        let before = self.shared.trouble.load();
+    /// Updates the health; logs only changes.
+    fn report(&self, written: &Result<(), String>) {
+        let before = self.shared.failure.load();
         match (written, before.as_deref()) {
             (Ok(()), None) => {}
             (Ok(()), Some(_)) => {
-                tracing::warn!("The audit log can be written again.");
-                self.shared.trouble.store(None);
+                tracing::warn!("audit log is writable again");
+                self.shared.failure.store(None);
             }
             (Err(reason), before) if before != Some(reason) => {
-                tracing::error!(%reason, "The audit log cannot be written; calls with side effects are refused.");
-                self.shared.trouble.store(Some(Arc::new(reason.clone())));
+                tracing::error!(%reason, "audit log is not writable; calls with side effects are refused");
+                self.shared.failure.store(Some(Arc::new(reason.clone())));
             }
             (Err(_), _) => {}
         }
     }
 
     fn finish(&mut self) {
-        let lost = self.lost + self.kept.len() as u64;
+        let lost = self.lost + self.buffered.len() as u64;
         if lost > 0 {
-            tracing::error!(lost, "Audit records could not be written before the end.");
+            tracing::error!(lost, "audit records not written before shutdown");
         }
-        if let Err(error) = self.anchor(Why::Close) {
-            tracing::error!(%error, "The end of the audit log may not be durable.");
+        if let Err(error) = self.anchor(AnchorReason::Close) {
+            tracing::error!(%error, "end of the audit log may not be durable");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! Undoes base 58, in which a text is one large number. A value alone is looked for as it is; this finds it among others.
+//! Base58 decoding of words. A value encoded alone is found as a literal; this finds it encoded together with other text.
 
-use super::forms::BASE58;
+use super::decoded_view::DecodedView;
+use super::encoded_forms::BASE58;
+use super::encoded_runs::Emit;
 use super::packed::is_text;
-use super::runs::Emit;
-use super::view::View;
 
-/// Eleven bytes and more.
+/// At least eleven bytes.
 const DIGITS_MIN: usize = 15;
-/// A number of so many digits takes longer to convert than anybody would wait for.
+/// The conversion is quadratic; longer words would take too long.
 const DIGITS_MAX: usize = 1400;
-/// Ten digits are less than 2^59.
+/// Ten digits are below 2^59.
 const DIGITS_AT_ONCE: usize = 10;
 
 const NO_DIGIT: u8 = 255;
@@ -23,13 +23,13 @@ static DIGITS: [u8; 256] = {
     digits
 };
 
-/// Hands out the texts that the words of a piece stand for.
+/// Emits the decoded text of each base58 word of a piece.
 pub(super) fn decoded<E>(piece: &[u8], mut at: usize, emit: &mut Emit<'_, E>) -> Result<(), E> {
     for word in piece.split(|byte| !byte.is_ascii_alphanumeric()) {
         if (DIGITS_MIN..=DIGITS_MAX).contains(&word.len()) && is_mixed(word) {
             let bytes = number(word);
             if bytes.iter().copied().all(is_text) {
-                emit(View::of_all(at, word.len(), bytes))?;
+                emit(DecodedView::of_all(at, word.len(), bytes))?;
             }
         }
         at += word.len() + 1;
@@ -37,7 +37,7 @@ pub(super) fn decoded<E>(piece: &[u8], mut at: usize, emit: &mut Emit<'_, E>) ->
     Ok(())
 }
 
-/// Whether there are only digits of base 58, and of all kinds: words and other numbers are not like that.
+/// Returns whether a word has base58 digits only, of all kinds, unlike ordinary words and numbers.
 fn is_mixed(word: &[u8]) -> bool {
     let mut kinds = 0;
     for byte in word {

@@ -1,4 +1,4 @@
-//! A stranger chooses a word of the protocol as a secret: messages stay what they are.
+//! The attack: a word of the protocol chosen as a secret must not corrupt messages.
 
 use super::Redactor;
 use portcullis_core::{Output, Scrub, Secret};
@@ -16,7 +16,7 @@ fn messages() -> Vec<Value> {
     ]
 }
 
-/// Whether every message comes out as it was.
+/// Returns whether every message is unchanged.
 fn is_intact(scrub: impl Fn(&str, &mut Value)) -> bool {
     CHOSEN.iter().all(|chosen| {
         messages().into_iter().all(|message| {
@@ -34,7 +34,7 @@ fn knowing(value: &str) -> Redactor {
 #[test]
 fn keys_methods_and_fixed_values_stay_whatever_is_registered() {
     assert!(is_intact(|chosen, message| knowing(chosen).scrub_value(message)));
-    // As text too, which is what another server's result is passed on as.
+    // Also as text, the form in which upstream results are forwarded.
     assert!(is_intact(|chosen, message| {
         let raw = RawValue::from_string(message.to_string()).unwrap();
         let mut output = Output::Raw(raw);
@@ -42,7 +42,7 @@ fn keys_methods_and_fixed_values_stay_whatever_is_registered() {
         let Output::Raw(raw) = output else { panic!("another kind of output") };
         *message = serde_json::from_str(raw.get()).unwrap();
     }));
-    // The weak variant: what looks at the text alone.
+    // Control: a redactor that looks at the text alone.
     assert!(!is_intact(|chosen, message| {
         let text = message.to_string().replace(chosen, "[REDACTED:CHOSEN]");
         *message = serde_json::from_str(&text).unwrap();
@@ -56,7 +56,7 @@ fn what_is_no_word_of_the_protocol_is_masked_as_before() {
     redactor.scrub_value(&mut message);
     let masked = "[REDACTED:CHOSEN]";
     assert_eq!(message, json!({ "protocolVersion": masked, masked: [format!("x {masked}")] }));
-    // Beside a quote that somebody put there, too.
+    // Also next to an escaped quote.
     assert_eq!(
         redactor.scrub(r#""hunter2hunter2 protocolVersion""#),
         format!(r#""{masked} protocolVersion""#)

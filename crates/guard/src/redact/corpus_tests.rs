@@ -1,4 +1,4 @@
-//! What the tests of redaction are fed with: secrets, the ways they leak, and ordinary text.
+//! The corpus of the redaction tests: secrets, the ways they leak, and ordinary text.
 
 use portcullis_core::Secret;
 use serde::Deserialize;
@@ -6,12 +6,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
-pub(super) struct Known {
+pub(super) struct KnownSecret {
     pub(super) name: String,
     pub(super) value: String,
 }
 
-/// One text that a secret stands in.
+/// A text that holds a secret.
 #[derive(Debug, Deserialize, PartialEq)]
 pub(super) struct Leak {
     #[serde(rename = "secret")]
@@ -29,10 +29,10 @@ pub(super) enum Tier {
     DocumentedLimit,
 }
 
-/// Reads a file of the shared corpora. They are not part of the repository; without them the test says so.
+/// Reads a file of the shared corpora, which are not in the repository; without them the test says so.
 pub(super) fn shared<T: for<'d> Deserialize<'d>>(name: &str) -> Option<Vec<T>> {
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let root = std::env::var_os("PORTCULLIS_SHARED").map_or_else(beside, PathBuf::from);
+    let sibling = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let root = std::env::var_os("PORTCULLIS_SHARED").map_or_else(sibling, PathBuf::from);
     let path = root.join("fixtures/corpora").join(name);
     let Ok(text) = std::fs::read_to_string(&path) else {
         println!("{} is not there; only our own cases are tested", path.display());
@@ -43,14 +43,14 @@ pub(super) fn shared<T: for<'d> Deserialize<'d>>(name: &str) -> Option<Vec<T>> {
     Some(lines)
 }
 
-pub(super) fn secrets(known: &[Known]) -> Vec<(String, Secret<String>)> {
+pub(super) fn secrets(known: &[KnownSecret]) -> Vec<(String, Secret<String>)> {
     known.iter().map(|known| (known.name.clone(), Secret::new(known.value.clone()))).collect()
 }
 
-/// Numbers that look random and are the same in every run.
-pub(super) struct Dice(pub(super) u64);
+/// A deterministic pseudo-random generator.
+pub(super) struct SeededRandom(pub(super) u64);
 
-impl Dice {
+impl SeededRandom {
     pub(super) fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -66,11 +66,11 @@ impl Dice {
 
 pub(super) const WORD: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
-/// Secrets of many kinds, none of them real.
-pub(super) fn own_secrets() -> Vec<Known> {
-    let mut dice = Dice(0x5EED_5EED_5EED);
+/// Secrets of many kinds, none real.
+pub(super) fn own_secrets() -> Vec<KnownSecret> {
+    let mut dice = SeededRandom(0x5EED_5EED_5EED);
     let mut known = Vec::new();
-    let mut add = |name: &str, value: String| known.push(Known { name: name.to_owned(), value });
+    let mut add = |name: &str, value: String| known.push(KnownSecret { name: name.to_owned(), value });
     add("SHORT", dice.text(WORD, 8));
     add("WORD", dice.text(WORD, 40));
     add("HEX", dice.text("0123456789abcdef", 64));
@@ -85,16 +85,17 @@ pub(super) fn own_secrets() -> Vec<Known> {
     known
 }
 
-/// Many secrets, as a busy hub would have.
-pub(super) fn hundred_secrets() -> Vec<Known> {
-    let mut dice = Dice(0xD1CE);
+/// As many secrets as a busy hub has.
+pub(super) fn hundred_secrets() -> Vec<KnownSecret> {
+    let mut dice = SeededRandom(0xD1CE);
     let kinds = ["", "ghp_", "sk-", "xoxb-", "0x"];
-    let value = |n: usize, dice: &mut Dice| format!("{}{}", kinds[n % 5], dice.text(WORD, 16 + n % 48));
-    (0..100).map(|n| Known { name: format!("SECRET_{n}"), value: value(n, &mut dice) }).collect()
+    let value =
+        |n: usize, dice: &mut SeededRandom| format!("{}{}", kinds[n % 5], dice.text(WORD, 16 + n % 48));
+    (0..100).map(|n| KnownSecret { name: format!("SECRET_{n}"), value: value(n, &mut dice) }).collect()
 }
 
-/// Writes every secret in every way we know of.
-pub(super) fn own_leaks(known: &[Known]) -> Vec<Leak> {
+/// Writes every secret in every known form.
+pub(super) fn own_leaks(known: &[KnownSecret]) -> Vec<Leak> {
     let mut leaks = Vec::new();
     for known in known {
         for (encoding, tier, write) in WAYS {
@@ -238,7 +239,7 @@ fn base32(bytes: &[u8]) -> String {
     format!("{text}{}", "=".repeat(text.len().next_multiple_of(8) - text.len()))
 }
 
-/// Nothing for more than anybody would write so: each byte is a division of all.
+/// Empty for long input, because the conversion is quadratic.
 fn base58(bytes: &[u8]) -> String {
     if bytes.len() > 192 {
         return String::new();
@@ -259,7 +260,7 @@ fn base58(bytes: &[u8]) -> String {
     digits.iter().rev().map(|digit| char::from(alphabet[*digit as usize])).collect()
 }
 
-/// In the alphabet of Python, or in that of Adobe.
+/// In Python's or Adobe's alphabet.
 fn base85(bytes: &[u8], python: bool) -> String {
     let alphabet = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~";
     let mut text = String::new();
@@ -330,10 +331,10 @@ fn rot13(character: char) -> char {
     }
 }
 
-/// How much ordinary text there is at least.
+/// Minimum size of the ordinary text.
 pub(super) const ORDINARY_BYTES: usize = 1 << 20;
 
-/// Text without secrets: our own code and documents, and as much prose as is missing from a mebibyte of each.
+/// Text without secrets: code and documents of this repository, and generated prose up to a mebibyte of each.
 pub(super) fn ordinary() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
@@ -362,7 +363,7 @@ fn collect(dir: &Path, files: &mut Vec<(String, String)>) {
     }
 }
 
-/// Sentences of ordinary words; one in so many has something in it that stands in ordinary answers.
+/// Sentences of ordinary words; one in `one_in` holds something token-like that occurs in ordinary results.
 pub(super) fn prose(bytes: usize, one_in: usize) -> String {
     const WORDS: &str = "the of and to in is that for it was on are as with his they at be this from have or by one \
         had not but what all were when we there can an your which their said if do will each about how up out them \
@@ -388,7 +389,7 @@ pub(super) fn prose(bytes: usize, one_in: usize) -> String {
         "AT&T; R&D &amp; 100%",
     ];
     let words: Vec<&str> = WORDS.split_whitespace().collect();
-    let (mut dice, mut text) = (Dice(0xBEEF), String::new());
+    let (mut dice, mut text) = (SeededRandom(0xBEEF), String::new());
     while text.len() < bytes {
         for _ in 0..6 + dice.roll(12) {
             text.push_str(words[dice.roll(words.len())]);

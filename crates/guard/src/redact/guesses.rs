@@ -1,8 +1,8 @@
-//! Bounds how many guesses of weak secrets a client can check by reading them back.
+//! A quota of guesses per client, against redaction as an oracle for weak secrets.
 //!
-//! Each distinct look-alike that a client reads is a guess, or several: it sees whether it is masked. So many are free each day; beyond
-//! them all look-alikes are masked like the secret itself, and the client learns nothing. What a client has read before tells
-//! it nothing new and stays as it was. The first one that is masked raises an alert.
+//! A client that reads back a look-alike learns from the mask whether it guessed right. Each distinct look-alike counts as one
+//! guess or more. Beyond the daily quota all look-alikes are masked like the secret itself, so the client learns nothing.
+//! Texts that the client has read before reveal nothing new and stay readable. The first one masked raises an alert.
 
 use super::look_alikes::LookAlike;
 use portcullis_core::{Client, Limit, Trail};
@@ -13,14 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many guesses a client has in a [`PERIOD`]. Eight digits are 10^8, and last 27 years. A number as it is counts as two, because it
-/// is also looked for backwards.
+/// Guesses per client and [`PERIOD`]. Eight digits are 10^8 values and last 27 years. A plain number counts as two, because
+/// it is also matched backwards.
 pub(super) const GUESSES_MAX: usize = 10_000;
 const PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
-/// How many clients have an account: 20 MB at most.
+/// Bound on client accounts: 20 MB at most.
 const ACCOUNTS_MAX: usize = 256;
 
-/// For whom something is scrubbed, and in which call.
+/// The reader of the redacted text, and the call.
 pub(super) struct Reader {
     pub(super) client: Arc<Client>,
     pub(super) trail: Arc<Trail>,
@@ -29,25 +29,25 @@ pub(super) struct Reader {
 /// The accounts of all clients.
 pub(super) struct Guesses {
     accounts: Mutex<HashMap<String, Account>>,
-    /// Keyed, so that no client can choose two look-alikes that count as one.
+    /// Keyed, so that no client can construct collisions.
     hasher: RandomState,
     max: usize,
 }
 
 struct Account {
     since: Instant,
-    /// Digests of what was read. Some in a million are taken for others, which is as many guesses more.
+    /// Digests of look-alikes read. Some in a million collide, which adds as many guesses.
     read: HashSet<u32>,
     guesses: usize,
-    /// Whether all guesses are used up, and look-alikes are masked.
+    /// Whether the quota is exhausted, and look-alikes are masked.
     spent: bool,
 }
 
-/// A client that reads more look-alikes of secrets than it may.
+/// A client over its quota of look-alikes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuessAlert {
     pub client: String,
-    /// How long look-alikes go on being masked for it.
+    /// How long look-alikes stay masked for it.
     pub ends_in: Duration,
 }
 
@@ -62,7 +62,7 @@ impl Guesses {
         Guesses { accounts: Mutex::default(), hasher: RandomState::new(), max }
     }
 
-    /// Counts what a client is about to read. Returns whether it may read it.
+    /// Counts a look-alike that a client is about to read. Returns whether it may read it.
     pub(super) fn admit(&self, reader: &Reader, one: &LookAlike<'_>) -> bool {
         let client = &reader.client.name;
         let digest = self.hasher.hash_one(one.said) as u32;
@@ -92,8 +92,8 @@ impl Guesses {
             Limit::SecretGuesses.hit();
             tracing::error!(
                 target: "redaction", client = %client, guesses = self.max,
-                "A client reads many values that look like a weak secret, as one that guesses it would. They are masked \
-                 for it for the rest of the day."
+                "client exceeded its quota of values that look like a weak secret, as when guessing it; \
+                 they are masked for the rest of the day"
             );
         }
         false
@@ -105,7 +105,7 @@ impl Guesses {
         accounts.get(&reader.client.name).is_some_and(|account| account.spent)
     }
 
-    /// Returns who reads more than it may, in the order of their names.
+    /// Returns the clients over their quota, by name.
     pub(super) fn alerts(&self) -> Vec<GuessAlert> {
         let (now, accounts) = (Instant::now(), self.accounts.lock().unwrap_or_else(PoisonError::into_inner));
         let alert = |(client, account): (&String, &Account)| {
@@ -124,7 +124,7 @@ impl Account {
     }
 }
 
-/// Forgets the client that has read least.
+/// Evicts the client with the fewest reads.
 fn drop_one(accounts: &mut HashMap<String, Account>) {
     let least = accounts.iter().min_by_key(|(_, account)| account.read.len());
     if let Some(name) = least.map(|(name, _)| name.clone()) {

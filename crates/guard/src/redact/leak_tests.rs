@@ -1,27 +1,27 @@
-//! What leaks, in every way out, against what the figures allow.
+//! Leak rates of every output channel against the targets.
 
 use super::corpus_tests::{
-    Known, Leak, Tier, hundred_secrets, ordinary, own_leaks, own_secrets, secrets, shared,
+    KnownSecret, Leak, Tier, hundred_secrets, ordinary, own_leaks, own_secrets, secrets, shared,
 };
 use super::*;
-use crate::testing::Listener;
+use crate::testing::RecordingClient;
 use portcullis_core::{Content, LogLevel, ToolOutput};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// Of the leaks that should be caught, so many may be missed: one in ten.
+/// Tolerance for leaks that should be caught.
 const SHOULD_MISSED_PERCENT_MAX: usize = 10;
-/// What is left of a leak must not share so many characters with it.
+/// A redacted leak must share fewer characters with the original.
 const SHARED_CHARACTERS: usize = 10;
-/// Stands around the secret in the corpora; it may stay.
+/// The context of the secret in the corpora; it may stay.
 const AROUND: &str = "https://api.test/v1?key= git clone https://x: @host/r.git eyJwYXNzd29yZCI6I";
 
-/// Something that keeps secrets: ours, or a weak one.
+/// A redactor: the real one, or a weak one as a control.
 trait Keeper {
     fn text(&self, text: &str) -> String;
     fn output(&self, output: &mut Output);
     fn error(&self, error: &mut ToolError);
-    fn peer(&self, peer: Arc<Listener>) -> Arc<dyn Peer>;
+    fn peer(&self, peer: Arc<RecordingClient>) -> Arc<dyn Peer>;
     fn stream(&self, text: &str) -> String;
 }
 
@@ -35,7 +35,7 @@ impl Keeper for Redactor {
     fn error(&self, error: &mut ToolError) {
         self.scrub_error(error);
     }
-    fn peer(&self, peer: Arc<Listener>) -> Arc<dyn Peer> {
+    fn peer(&self, peer: Arc<RecordingClient>) -> Arc<dyn Peer> {
         Arc::new(RedactedPeer { peer, redactor: self.clone() })
     }
     fn stream(&self, text: &str) -> String {
@@ -49,8 +49,8 @@ impl Keeper for Redactor {
     }
 }
 
-/// Replaces what stands there exactly, as one would do it without thinking.
-struct Exact(Vec<Known>);
+/// Replaces exact matches only.
+struct Exact(Vec<KnownSecret>);
 
 impl Keeper for Exact {
     fn text(&self, text: &str) -> String {
@@ -65,7 +65,7 @@ impl Keeper for Exact {
         error.message = self.text(&error.message);
         error.hints.iter_mut().for_each(|hint| *hint = self.text(hint));
     }
-    fn peer(&self, peer: Arc<Listener>) -> Arc<dyn Peer> {
+    fn peer(&self, peer: Arc<RecordingClient>) -> Arc<dyn Peer> {
         peer
     }
     fn stream(&self, text: &str) -> String {
@@ -73,7 +73,7 @@ impl Keeper for Exact {
     }
 }
 
-/// Sends a text through a keeper by one way out, and returns what came out.
+/// Sends a text through one output channel, and returns what came out.
 type Sink = (&'static str, fn(&dyn Keeper, &str) -> String);
 
 const SINKS: &[Sink] = &[
@@ -85,8 +85,8 @@ const SINKS: &[Sink] = &[
         let value = structured(keeper, json!({ "a": { text: 1 } }));
         value["a"].as_object().unwrap().keys().next().unwrap().clone()
     }),
-    ("error", |keeper, text| told(keeper, text).message),
-    ("hint", |keeper, text| told(keeper, text).hints.concat()),
+    ("error", |keeper, text| scrubbed_error(keeper, text).message),
+    ("hint", |keeper, text| scrubbed_error(keeper, text).hints.concat()),
     ("raw", |keeper, text| {
         let raw = json!({ "content": [{ "type": "text", "text": text }] }).to_string();
         let mut output = Output::Raw(RawValue::from_string(raw).unwrap());
@@ -110,18 +110,18 @@ const SINKS: &[Sink] = &[
         })
     }),
     ("log", |keeper, text| {
-        let heard = said(keeper, |peer| {
+        let received = said(keeper, |peer| {
             peer.log(LogMessage::new(LogLevel::Info, "it", text));
         });
-        let value = heard.trim().strip_prefix("info it: ").unwrap();
+        let value = received.trim().strip_prefix("info it: ").unwrap();
         serde_json::from_str::<String>(value).unwrap()
     }),
     ("what else is said", |keeper, text| {
-        let heard = said(keeper, |peer| {
+        let received = said(keeper, |peer| {
             let said = json!({ "elicitationId": "e", "new": [{ "x": text }] });
-            peer.elicited(said.as_object().unwrap().clone());
+            peer.elicitation_completed(said.as_object().unwrap().clone());
         });
-        let value: Value = serde_json::from_str(heard.trim()).unwrap();
+        let value: Value = serde_json::from_str(received.trim()).unwrap();
         value["new"][0]["x"].as_str().unwrap().to_owned()
     }),
     ("stream", |keeper, text| keeper.stream(&format!("before {text} after"))),
@@ -135,19 +135,19 @@ fn structured(keeper: &dyn Keeper, value: Value) -> Value {
     tool.structured.unwrap()
 }
 
-fn told(keeper: &dyn Keeper, text: &str) -> ToolError {
+fn scrubbed_error(keeper: &dyn Keeper, text: &str) -> ToolError {
     let mut error = ToolError::invalid_args(format!("no {text}")).hint(text.to_owned());
     keeper.error(&mut error);
     error
 }
 
 fn said(keeper: &dyn Keeper, say: impl Fn(&dyn Peer)) -> String {
-    let listener = Listener::new(None);
+    let listener = RecordingClient::new(None);
     say(&*keeper.peer(listener.clone()));
-    listener.heard()
+    listener.received()
 }
 
-/// Whether what left still tells the secret.
+/// Returns whether the output still reveals the secret.
 pub(super) fn tells(leak: &Leak, seen: &str) -> bool {
     if !seen.contains(&format!("[REDACTED:{}]", leak.name)) {
         return true;
@@ -161,7 +161,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// The figures: nothing that must be caught is told by any sink, and little of what should be.
+/// Checks the targets: no channel leaks what must be caught, and few leak what should be.
 fn check(keeper: &dyn Keeper, leaks: &[Leak]) -> Result<String, String> {
     let (mut must, mut should, mut count) = (Vec::new(), Vec::new(), [0, 0]);
     for leak in leaks {
@@ -198,9 +198,9 @@ fn check(keeper: &dyn Keeper, leaks: &[Leak]) -> Result<String, String> {
     Ok(report)
 }
 
-/// Checks ours, and that the same check refuses a weak one.
-fn check_both(known: Vec<Known>, leaks: &[Leak]) {
-    // Shapes could hide that a secret itself was not recognised.
+/// Checks the real redactor, and that the weak one fails.
+fn check_both(known: Vec<KnownSecret>, leaks: &[Leak]) {
+    // Token shapes could hide that a secret itself was not recognized.
     let ours =
         Redactor::new(&secrets(&known)).unwrap_or_else(|e| panic!("{e}")).with_shapes(TokenShapes::Leave);
     println!("{}", check(&ours, leaks).unwrap_or_else(|report| panic!("{report}")));
@@ -217,13 +217,13 @@ fn our_own_leaks_are_caught() {
 #[test]
 fn the_shared_leaks_are_caught() {
     if let (Some(known), Some(leaks)) =
-        (shared::<Known>("secrets.jsonl"), shared::<Leak>("secret_leaks.jsonl"))
+        (shared::<KnownSecret>("secrets.jsonl"), shared::<Leak>("secret_leaks.jsonl"))
     {
         check_both(known, &leaks);
     }
 }
 
-/// A line that looks like the one before it going on, and is not.
+/// A line that looks like the continuation of the previous one, but is not.
 #[test]
 fn what_stands_below_another_long_word_is_caught() {
     let known = own_secrets();
@@ -238,7 +238,7 @@ fn what_stands_below_another_long_word_is_caught() {
     }
 }
 
-/// Returns the first place where ordinary text was changed.
+/// Returns the first false positive in ordinary text.
 fn first_false_alarm(texts: &[(String, String)], scrub: &dyn Fn(&str) -> String) -> Option<String> {
     let bytes: usize = texts.iter().map(|(_, text)| text.len()).sum();
     assert!(bytes >= super::corpus_tests::ORDINARY_BYTES, "{bytes} bytes are too few");
@@ -254,10 +254,10 @@ fn first_false_alarm(texts: &[(String, String)], scrub: &dyn Fn(&str) -> String)
 #[test]
 fn ordinary_text_is_left_alone() {
     let texts = ordinary();
-    let known: Vec<Known> = hundred_secrets().into_iter().chain(own_secrets()).collect();
+    let known: Vec<KnownSecret> = hundred_secrets().into_iter().chain(own_secrets()).collect();
     let ours = Redactor::new(&secrets(&known)).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(first_false_alarm(&texts, &|text| ours.text(text)), None);
-    // One that takes every long word for a token does not pass.
+    // Control: a redactor that masks every long word fails.
     let eager = |text: &str| {
         let masked = |word: &str| if word.len() > 32 { "[REDACTED:IT]".to_owned() } else { word.to_owned() };
         text.split(' ').map(masked).collect::<Vec<_>>().join(" ")
@@ -267,22 +267,22 @@ fn ordinary_text_is_left_alone() {
 
 #[test]
 fn what_costs_too_much_is_withheld() {
-    // Every place of the text almost matches, to the last byte.
+    // Every position of the text almost matches, to the last byte.
     let value = format!("{}b", "a".repeat(4_000));
     let redactor = Redactor::new(&[("KEY".to_owned(), Secret::new(value))]).unwrap_or_else(|e| panic!("{e}"));
     let text = "a".repeat(200_000);
     assert_eq!(redactor.scrub(&text), scan::WITHHELD);
-    assert_eq!(told(&redactor, &text).hints, [scan::WITHHELD]);
+    assert_eq!(scrubbed_error(&redactor, &text).hints, [scan::WITHHELD]);
     assert_eq!(structured(&redactor, json!({ "a": text })), json!({ "a": scan::WITHHELD }));
     let mut output = Output::Raw(RawValue::from_string(json!({ "a": text }).to_string()).unwrap());
     redactor.scrub_output(&mut output);
     assert!(matches!(&output, Output::Raw(raw) if raw.get().contains("[WITHHELD]")), "{output:?}");
-    // The same text costs nothing, if no secret is like it.
+    // The same text is cheap if no secret resembles it.
     let other = Redactor::new(&[]).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(other.scrub(&text), text);
 }
 
-/// What is packed so that it costs nothing to send is not unpacked without end, nor let through.
+/// A decompression bomb is neither decompressed without bound nor let through.
 #[test]
 fn what_unpacks_to_too_much_is_withheld() {
     let redactor = Redactor::new(&secrets(&hundred_secrets())).unwrap_or_else(|e| panic!("{e}"));
@@ -345,7 +345,7 @@ fn anything_can_be_looked_through() {
     ];
     let secret = ("KEY".to_owned(), Secret::new("hunter2-hunter2 ключ".to_owned()));
     let redactor = Redactor::new(&[secret]).unwrap_or_else(|e| panic!("{e}"));
-    let mut dice = super::corpus_tests::Dice(0xF00D);
+    let mut dice = super::corpus_tests::SeededRandom(0xF00D);
     for _ in 0..20_000 {
         let text: String = (0..dice.roll(24)).map(|_| PARTS[dice.roll(PARTS.len())]).collect();
         let scrubbed = redactor.scrub(&text).into_owned();
@@ -353,7 +353,7 @@ fn anything_can_be_looked_through() {
     }
 }
 
-/// Texts that are made to be costly end soon: checked, or withheld.
+/// Adversarially costly texts end soon: checked or withheld.
 #[test]
 fn bombs_are_checked_or_withheld_in_time() {
     let redactor = Redactor::new(&secrets(&hundred_secrets())).unwrap_or_else(|e| panic!("{e}"));

@@ -1,34 +1,34 @@
-//! Finds look-alikes of weak secrets: texts that have the same shape and could be guesses.
+//! Look-alikes of weak secrets: texts of the same shape, which could be guesses.
 //!
-//! A client that reads back guesses learns from the mask which one is right. `guesses` bounds how many look-alikes a client reads;
-//! this finds them, in every form in which the secret itself would be found. Strong secrets need none of it. Neither do
-//! secrets of nothing but letters get it: their look-alikes are ordinary words.
+//! A client that reads back guesses learns from the mask which one is right (an oracle). `guesses` bounds how many look-alikes
+//! a client reads; this module finds them, in every form in which the secret itself would be found. Strong secrets do not
+//! need it. Secrets of letters only are excluded: their look-alikes are ordinary words.
 
-use super::budget::{Budget, OverBudget};
-use super::forms::{self, FormKind, forms_by_kind};
-use super::index::{Fitted, WINDOW, spread_around};
+use super::budget::{OverBudget, ScanBudget};
+use super::encoded_forms::{self, FormKind, forms_by_kind};
+use super::literal_index::{Fitted, WINDOW, spread_around};
 use portcullis_store::secrets::is_weak;
 use std::collections::BTreeMap;
 
-/// For so many weak secrets look-alikes are found; a store should have none.
+/// Bound on weak secrets with look-alikes; a store should have none.
 const SECRETS_MAX: usize = 64;
-/// How many values of the same shape are written in all forms, to see which bytes can stand where. A byte that one in 26 has
-/// is missed once in ten million times.
+/// Samples of the same shape written in all forms, to learn which bytes can occur where. A byte with probability 1/26 is
+/// missed once in ten million times.
 const SAMPLES: usize = 400;
-/// A place where more bytes were seen can have others too.
+/// A position with more distinct bytes is assumed to allow others too.
 const OPEN_SET: u32 = 24;
-/// A look-alike never counts as more guesses.
+/// Bound on the guesses that one look-alike counts as.
 const GUESSES_MAX: usize = 1_000;
-/// How much of a value a form leaves out at most, at either end.
+/// How much of a value a form leaves out at most, at each end.
 const ENDS_BYTES: usize = 3;
-/// How many bytes of a text the filter looks at.
+/// How many bytes the filter examines.
 const FILTER_BYTES: usize = 4;
-/// A value as it is.
+/// The unencoded value.
 const PLAIN: FormKind = 0;
 /// How many entries fit in one filter.
 const FILTER_ENTRIES: usize = 64;
 
-/// Some bytes.
+/// A set of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct ByteSet([u64; 4]);
 
@@ -45,7 +45,7 @@ impl ByteSet {
         (0..=u8::MAX).filter(move |byte| self.contains(*byte))
     }
 
-    /// Adds what a few hundred samples may have missed.
+    /// Adds bytes that the samples may have missed.
     fn close(&mut self) {
         if self.0.iter().map(|word| word.count_ones()).sum::<u32>() <= OPEN_SET {
             return;
@@ -62,40 +62,40 @@ impl Fitted for ByteSet {
     }
 }
 
-/// What all look-alikes of a secret in one form have in common.
+/// The common shape of all look-alikes of a secret in one form.
 #[derive(Debug, Clone)]
 struct Shape {
     sets: Vec<ByteSet>,
     exact: bool,
     breaks: bool,
-    /// How many values one look-alike stands for: some forms leave out what also depends on the text around them.
+    /// How many values one look-alike represents: some forms leave out bits that depend on the surrounding text.
     guesses: usize,
-    /// Where any byte can stand in most places, what is written is decoded and compared with the shape of the value.
+    /// For dense forms: the text is decoded and compared with the shape of the value.
     decoded: Option<(FormKind, Vec<ByteSet>)>,
 }
 
 impl Shape {
-    /// Returns what tells it from other shapes.
+    /// Returns the sort key that identifies the shape.
     fn common(&self) -> impl Ord + '_ {
         (&self.sets, self.exact, self.decoded.as_ref())
     }
 
-    /// Returns where a look-alike stands, if the part of it that begins at `window` stands at `at`; and what it says.
+    /// Returns the range and the normalized text of a look-alike, if its part from `window` on is at `at`.
     fn around(
         &self,
         window: usize,
         text: &[u8],
         at: usize,
-        budget: &mut Budget,
+        budget: &mut ScanBudget,
     ) -> Result<Option<(usize, usize, Vec<u8>)>, OverBudget> {
         let is_value = |decoded: Option<Vec<u8>>, shape: &[ByteSet]| {
             let fits = |bytes: Vec<u8>| bytes.iter().zip(shape).all(|(byte, set)| set.contains(*byte));
             decoded.is_some_and(fits)
         };
-        // Most of what fits a dense form is ordinary text, which the first group tells.
+        // Most matches of a dense form are ordinary text, which the first group reveals.
         if let Some((kind, value)) = &self.decoded
-            && let Some(group) = forms::group_of(*kind, &text[at..])
-            && !is_value(forms::decoded(*kind, group), value)
+            && let Some(group) = encoded_forms::group_of(*kind, &text[at..])
+            && !is_value(encoded_forms::decoded(*kind, group), value)
         {
             budget.compare(group.len())?;
             return Ok(None);
@@ -110,7 +110,7 @@ impl Shape {
             .map(|byte| if self.exact { *byte } else { byte.to_ascii_lowercase() })
             .collect();
         let of_value =
-            |(kind, value): &(FormKind, Vec<ByteSet>)| is_value(forms::decoded(*kind, &said), value);
+            |(kind, value): &(FormKind, Vec<ByteSet>)| is_value(encoded_forms::decoded(*kind, &said), value);
         let found = self.decoded.as_ref().is_none_or(of_value);
         Ok(found.then_some((start, end, said)))
     }
@@ -120,9 +120,9 @@ impl Shape {
 pub(super) struct LookAlike<'t> {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// In which shape, and what.
+    /// Its shape and its normalized text.
     pub(super) said: (usize, &'t [u8]),
-    /// As how many guesses it counts.
+    /// How many guesses it counts as.
     pub(super) guesses: usize,
 }
 
@@ -133,10 +133,10 @@ pub(super) struct LookAlikes {
     filters: Vec<Filter>,
 }
 
-/// Which entries can begin with which bytes: a bit for each entry.
+/// Which entries can begin with which bytes: one bit per entry.
 struct Filter {
     starts: Box<[[u64; 256]; FILTER_BYTES]>,
-    /// The number of a shape, and where in it the window begins that is looked for.
+    /// The index of a shape, and the start of the window in it.
     entries: Vec<(usize, usize)>,
 }
 
@@ -150,14 +150,14 @@ impl LookAlikes {
         LookAlikes::of(values.take(SECRETS_MAX).flat_map(|value| shapes_of(value, |_| true)).collect())
     }
 
-    /// The same for what is looked for in a text without its separators: only as it is.
+    /// For text without its separators: the unencoded form only.
     pub(super) fn joined(values: impl Iterator<Item = String>) -> LookAlikes {
         let plain = |value: String| shapes_of(&value, |kind| kind == PLAIN);
         LookAlikes::of(values.take(SECRETS_MAX).flat_map(plain).collect())
     }
 
     fn of(mut shapes: Vec<Shape>) -> LookAlikes {
-        // What is looked for in two forms of the same shape, as forwards and backwards, is as many guesses.
+        // Two forms with the same shape, as forwards and backwards, are two guesses.
         shapes.sort_unstable_by(|a, b| a.common().cmp(&b.common()));
         shapes.dedup_by(|next, kept| {
             let same = next.common() == kept.common();
@@ -167,7 +167,7 @@ impl LookAlikes {
             }
             same
         });
-        // Of two windows of a form that was broken into lines, one is still whole. As in the index.
+        // As in the index: if a form is broken into lines, one of its two windows is still intact.
         let windows = |(number, shape): (usize, &Shape)| {
             let second = shape.breaks && shape.sets.len() >= 2 * WINDOW;
             [Some((number, 0)), second.then_some((number, WINDOW))].into_iter().flatten()
@@ -181,11 +181,11 @@ impl LookAlikes {
         self.shapes.is_empty()
     }
 
-    /// Hands out every look-alike in a text.
+    /// Emits every look-alike in a text.
     pub(super) fn find(
         &self,
         text: &[u8],
-        budget: &mut Budget,
+        budget: &mut ScanBudget,
         mut found: impl FnMut(LookAlike<'_>),
     ) -> Result<(), OverBudget> {
         for filter in &self.filters {
@@ -221,7 +221,7 @@ impl Filter {
     }
 }
 
-/// Writes many values of the same shape in every form, and gathers what stands where.
+/// Learns the shapes: writes many samples of the same shape in every form, and collects the bytes of each position.
 fn shapes_of(value: &str, is_wanted: impl Fn(FormKind) -> bool) -> Vec<Shape> {
     let mut shapes = BTreeMap::new();
     let mut shape_of_value = vec![ByteSet::default(); value.len()];
@@ -251,14 +251,13 @@ fn shapes_of(value: &str, is_wanted: impl Fn(FormKind) -> bool) -> Vec<Shape> {
     let finished = shapes.into_iter().map(|((kind, _), mut shape)| {
         shape.sets.iter_mut().for_each(ByteSet::close);
         shape.guesses = guesses.get(&kind).copied().unwrap_or_default();
-        shape.decoded = forms::is_dense(kind).then(|| (kind, shape_of_value.clone()));
+        shape.decoded = encoded_forms::is_dense(kind).then(|| (kind, shape_of_value.clone()));
         shape
     });
     finished.collect()
 }
 
-/// Returns how many values of the same shape have the same form as this one, by kind. Forms that are the same for this value
-/// count once.
+/// Returns how many values of the same shape share this value's form, by kind. Identical forms of this value count once.
 fn guesses_of(value: &str) -> BTreeMap<FormKind, usize> {
     let own = forms_by_kind(value);
     let mut guesses = BTreeMap::new();
@@ -266,7 +265,7 @@ fn guesses_of(value: &str) -> BTreeMap<FormKind, usize> {
         let is_known = own[..number].iter().any(|(_, earlier)| earlier.bytes == form.bytes);
         guesses.insert(*kind, usize::from(!is_known));
     }
-    // Only the ends of a value share characters of a form with what stands around it.
+    // Only the ends of a value share characters of a form with the surrounding text.
     let at_ends = |at: usize| at < ENDS_BYTES || at + ENDS_BYTES >= value.len();
     for (at, c) in value.char_indices().filter(|(at, c)| c.is_ascii_alphanumeric() && at_ends(*at)) {
         let others = match c {
@@ -290,7 +289,7 @@ fn guesses_of(value: &str) -> BTreeMap<FormKind, usize> {
     guesses
 }
 
-/// Returns a value with other digits for digits and other letters for letters. The same for all values of one shape.
+/// Returns a value with its digits and letters replaced. Depends on the shape of the value only.
 fn sample(value: &str, number: usize) -> String {
     let other = |(at, c): (usize, char)| {
         let random = mixed((number * 0x1_0000 + at) as u64);
@@ -305,7 +304,7 @@ fn sample(value: &str, number: usize) -> String {
     value.chars().enumerate().map(other).collect()
 }
 
-/// Spreads a number over all bits (the finalizer of SplitMix64).
+/// The finalizer of SplitMix64.
 fn mixed(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

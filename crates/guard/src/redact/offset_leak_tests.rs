@@ -1,14 +1,14 @@
-//! The attack: a server moves a secret by a few bytes until the blocks in which a text is read do not see it.
+//! The attack: a server shifts a secret by a few bytes until block-wise reading misses it.
 
-use super::corpus_tests::{Dice, Known, Tier, WORD, own_leaks, secrets};
+use super::corpus_tests::{KnownSecret, SeededRandom, Tier, WORD, own_leaks, secrets};
 use super::leak_tests::tells;
 use super::*;
 
-/// Eight blocks: whatever is read at a time, each place in it is tried.
+/// Eight blocks, so that every position in a block is tried.
 const OFFSETS: usize = 64;
-/// The shortest secrets, those around which an encoding gets another form, and longer ones.
+/// The shortest secrets, the lengths at which encodings change form, and longer ones.
 const LENGTHS: [usize; 10] = [8, 9, 11, 12, 13, 14, 15, 16, 20, 33];
-/// What may stand right before something, and after it: the end of a text, or more of it.
+/// What precedes and follows: the end of the text, or more of it.
 const AROUND: [(&str, &str); 4] = [
     (" ", " is what it was said to be"),
     ("\"", "\", \"b\": [1, 2], and more"),
@@ -16,27 +16,28 @@ const AROUND: [(&str, &str); 4] = [
     ("(", ") and so on"),
 ];
 
-/// Returns a text in which `what` stands at the offset.
+/// Returns a text with `what` at the offset.
 fn at_offset(what: &str, offset: usize, (before, after): (&str, &str)) -> String {
     let filler = "ab cd, ef ".chars().cycle().take(offset.saturating_sub(1));
     let before = if offset == 0 { "" } else { before };
     filler.chain(before.chars()).chain(what.chars()).chain(after.chars()).collect()
 }
 
-fn short_secrets() -> Vec<Known> {
-    let mut dice = Dice(0x0FF5);
-    let known = |length: &usize| Known { name: format!("OF_{length}"), value: dice.text(WORD, *length) };
+fn short_secrets() -> Vec<KnownSecret> {
+    let mut dice = SeededRandom(0x0FF5);
+    let known =
+        |length: &usize| KnownSecret { name: format!("OF_{length}"), value: dice.text(WORD, *length) };
     LENGTHS.iter().map(known).collect()
 }
 
-/// Returns what can still be read at some offset. What should be caught may be missed at all of them, but not at a few.
-fn leaks(known: &[Known], scrub: &dyn Fn(&str) -> String) -> Vec<String> {
+/// Returns what can be read at some offset. What should be caught may be missed at all offsets, but not at a few.
+fn leaks(known: &[KnownSecret], scrub: &dyn Fn(&str) -> String) -> Vec<String> {
     let (mut missed, mut tried, mut never) = (Vec::new(), 0, Vec::new());
     for mut leak in own_leaks(known) {
         if leak.tier == Tier::DocumentedLimit {
             continue;
         }
-        // Where lines end is part of the encoding, but not of what is moved.
+        // Trailing newlines belong to the encoding, not to the shifted text.
         leak.text.truncate(leak.text.trim_end().len());
         let at =
             |offset: &usize| tells(&leak, &scrub(&at_offset(&leak.text, *offset, AROUND[offset / 8 % 4])));
@@ -52,7 +53,7 @@ fn leaks(known: &[Known], scrub: &dyn Fn(&str) -> String) -> Vec<String> {
     missed
 }
 
-/// Looks only at what begins with a block, as an attacker would hope.
+/// Control: examines only block-aligned positions.
 fn where_blocks_begin(redactor: &Redactor, text: &str) -> String {
     let (mut out, mut at) = (String::new(), 0);
     for word in text.split_inclusive(' ') {
@@ -72,7 +73,7 @@ fn no_encoding_hides_a_secret_at_any_offset() {
     assert!(missed.len() > LENGTHS.len(), "a weak redactor passes");
 }
 
-/// Returns the offsets at which a token can still be read.
+/// Returns the offsets at which a token can be read.
 fn token_leaks(token: &str, scrub: &dyn Fn(&str) -> String) -> Vec<(usize, usize)> {
     let all = (0..OFFSETS).flat_map(|offset| (0..AROUND.len()).map(move |around| (offset, around)));
     all.filter(|(offset, around)| scrub(&at_offset(token, *offset, AROUND[*around])).contains(token))

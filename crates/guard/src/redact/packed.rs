@@ -1,16 +1,16 @@
-//! Undoes compression: gzip, zlib and deflate without a frame.
+//! Decompression: gzip, zlib and raw deflate.
 //!
-//! What comes out can be a thousand times as long as what goes in. No more is unpacked than may still be decoded, and what
-//! does not end there costs more than its budget.
+//! The output can be a thousand times as long as the input (decompression bomb). At most the remaining budget is decompressed,
+//! and a stream that does not end there exceeds the budget.
 
 use flate2::bufread::{DeflateDecoder, GzDecoder, ZlibDecoder};
 use std::io::Read;
 
-/// What is unpacked without a frame must be whole, unless there is so much of it that it has to be paid for.
+/// Raw deflate must be complete, unless the output is so long that it counts against the budget.
 const FREE_BYTES_MAX: usize = 1024;
-/// Only a long text is worth a table of its own codes.
+/// Only a long text is worth dynamic Huffman codes.
 const OWN_CODES_BYTES_MIN: usize = 72;
-/// How many characters must be text at the beginning of what has no frame.
+/// How many characters must be text at the start of raw deflate.
 const FIRST_CHARACTERS: usize = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub(super) enum Packing {
 }
 
 impl Packing {
-    /// Returns what the first bytes say.
+    /// Recognizes framed formats by their first bytes.
     pub(super) fn framed(head: &[u8]) -> Option<Packing> {
         match *head {
             [0x1F, 0x8B, 8, ..] => Some(Packing::Gzip),
@@ -30,7 +30,7 @@ impl Packing {
         }
     }
 
-    /// Whether it is worth while to read on after these.
+    /// Returns whether more bytes are worth reading after these.
     pub(super) fn may_begin(head: &[u8], unframed: bool) -> bool {
         match *head {
             [0x1F] | [0x1F, 0x8B] | [0x78] => true,
@@ -39,10 +39,10 @@ impl Packing {
         }
     }
 
-    /// Returns what the first bytes may be of so many.
+    /// Recognizes any format by its first bytes and its length.
     pub(super) fn of(bytes: &[u8], length: usize) -> Option<Packing> {
         let unframed = match bytes.first()? & 7 {
-            // One block, with the codes that all know: it begins with characters as they are.
+            // One block with fixed Huffman codes: it begins with literal characters.
             3 => begins_with_text(bytes),
             5 => {
                 length >= OWN_CODES_BYTES_MIN && bytes.len() > 1 && bytes[0] >> 3 <= 29 && bytes[1] & 31 <= 29
@@ -52,7 +52,7 @@ impl Packing {
         Packing::framed(bytes).or(unframed.then_some(Packing::Deflate))
     }
 
-    /// Returns what was packed: all of it, or a byte more than allowed, or as much as comes before a fault.
+    /// Decompresses: all of it, or one byte more than allowed, or up to the first error.
     pub(super) fn unpack(self, bytes: &[u8], most: usize) -> Vec<u8> {
         let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
         let mut out = Vec::new();
@@ -68,10 +68,10 @@ impl Packing {
     }
 }
 
-/// Whether a block with the usual codes begins with characters of a text.
+/// Returns whether a block with fixed codes begins with text.
 fn begins_with_text(bytes: &[u8]) -> bool {
     let head = bytes.iter().take(8).rev().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
-    // Codes are written from their highest bit on. Those of eight bits from 0x30 on are ASCII.
+    // Huffman codes are written from the highest bit on. Eight-bit codes from 0x30 on are ASCII.
     (0..FIRST_CHARACTERS).all(|place| {
         let code = ((head >> (3 + 8 * place)) as u8).reverse_bits();
         code.checked_sub(0x30).is_some_and(is_text)

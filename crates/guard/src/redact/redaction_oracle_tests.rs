@@ -1,6 +1,6 @@
-//! A client reads back guesses of a weak secret, and looks which one is masked.
+//! The attack: redaction as an oracle. A client reads back guesses of a weak secret and sees which one is masked.
 
-use super::forms::forms_by_kind;
+use super::encoded_forms::forms_by_kind;
 use super::guesses::GUESSES_MAX;
 use super::look_alikes::LookAlikes;
 use super::*;
@@ -12,7 +12,7 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 const PIN: &str = "49382716";
-/// Between two guesses. Nothing that is found goes on across it.
+/// Separates guesses. No match spans it.
 const BETWEEN: &str = " ;\t.;.;.;.;.;.;.;.;.; ";
 
 fn masks(secret: &str) -> Arc<Masks> {
@@ -24,7 +24,7 @@ fn redactor(secret: &str, guesses_max: usize) -> Redactor {
 }
 
 fn redactor_with(masks: Arc<Masks>, guesses_max: usize) -> Redactor {
-    let known = Knowledge {
+    let known = RedactorState {
         masks: ArcSwap::from(masks),
         leaves_shapes: AtomicBool::new(false),
         generation: AtomicU64::new(0),
@@ -34,7 +34,7 @@ fn redactor_with(masks: Arc<Masks>, guesses_max: usize) -> Redactor {
 }
 
 fn guarded(redactor: &Redactor) -> Gate {
-    gate(vec![Box::new(Redact::new(redactor.clone(), Limits::DEFAULT))]).0
+    gate(vec![Box::new(RedactionLayer::new(redactor.clone(), CallLimits::DEFAULT))]).0
 }
 
 async fn read(gate: &Gate, client: &str, text: &str) -> String {
@@ -50,14 +50,14 @@ async fn read(gate: &Gate, client: &str, text: &str) -> String {
 /// What a client learns from reading guesses back.
 #[derive(Debug, Default)]
 struct Learnt {
-    /// Those that are masked: one of them is the secret.
+    /// The masked ones: one of them is the secret.
     suspects: BTreeSet<String>,
-    /// Those of them that are masked in a way of their own.
+    /// Those masked differently from the others.
     told_apart: BTreeSet<String>,
 }
 
 impl Learnt {
-    /// Whether a client can tell that this is the secret, or one of the `few` that it could try elsewhere.
+    /// Returns whether a client can single out the secret, or narrow it down to `few`.
     fn finds(&self, secret: &str, few: usize) -> bool {
         let is_alone = self.told_apart.contains(secret);
         assert!(self.suspects.contains(secret), "it is masked in any case");
@@ -79,13 +79,13 @@ async fn learnt(gate: &Gate, guesses: &[String], per_call: usize) -> Learnt {
     Learnt { suspects: by_way.into_values().flatten().collect(), told_apart }
 }
 
-/// Returns how something is masked: with what, and how much of it is left.
+/// Returns how a guess is masked: the mask, and how much is left.
 fn way(read: &str) -> (String, usize) {
     let mask = read.find(MASK_BEGINS).map(|at| &read[at..]).unwrap_or_default();
     (mask.split_inclusive(']').next().unwrap_or_default().to_owned(), read.len())
 }
 
-/// Guesses around a PIN, which comes after `before` others.
+/// Guesses around a PIN, `before` of which come first.
 fn guesses(before: usize, after: usize) -> Vec<String> {
     let pin: usize = PIN.parse().unwrap();
     (pin - before..=pin + after).map(|guess| format!("{guess:08}")).collect()
@@ -96,12 +96,12 @@ async fn a_client_does_not_find_a_pin_by_reading_back_guesses() {
     let tried = guesses(GUESSES_MAX, 1_000);
     let counted = redactor(PIN, GUESSES_MAX);
     let known = learnt(&guarded(&counted), &tried, 2_000).await;
-    // All that were read beyond the bound: nothing is known of them. Each counts twice, once for what it is backwards.
+    // All reads over the quota: nothing is known of them. Each counts twice, also for its reverse.
     assert!(known.suspects.iter().eq(&tried[GUESSES_MAX / 2..]), "{} left", known.suspects.len());
     assert!(!known.finds(PIN, 1) && known.told_apart.is_empty(), "{:?}", known.told_apart);
     let alerts: Vec<String> = counted.alerts().into_iter().map(|alert| alert.client).collect();
     assert_eq!(alerts, ["eve"]);
-    // Weak: guesses are free.
+    // Control: an unlimited quota.
     let free = redactor(PIN, usize::MAX);
     assert!(learnt(&guarded(&free), &tried, 2_000).await.finds(PIN, 1));
     assert_eq!(free.alerts(), []);
@@ -120,7 +120,7 @@ async fn no_form_of_a_guess_is_free() {
         ),
     ] {
         let masks = masks(&secret);
-        // The secret comes late, when the bound is reached.
+        // The secret comes late, when the quota is exhausted.
         let tried: Vec<String> =
             others.iter().filter(|other| **other != secret).chain([&secret]).cloned().collect();
         for (kind, _) in forms_by_kind(&secret) {
@@ -134,7 +134,7 @@ async fn no_form_of_a_guess_is_free() {
                 let known = learnt(&guarded(&redactor_with(masks.clone(), max)), &written, per_call).await;
                 assert!(!known.finds(&own, 1), "{secret} in form {kind}: {known:?}");
             }
-            // Weak: guesses are free.
+            // Control: an unlimited quota.
             let known = learnt(&guarded(&redactor_with(masks.clone(), usize::MAX)), &written, 40).await;
             assert!(known.finds(&own, 1), "{secret} in form {kind}: {known:?}");
         }
@@ -155,7 +155,7 @@ async fn guesses_that_are_escaped_or_encoded_with_others_count_too() {
         let own = writing(&PIN.to_owned());
         let known = learnt(&guarded(&redactor_with(masks.clone(), 20)), &tried, 10).await;
         assert!(!known.finds(&own, 10), "{number}: {known:?}");
-        // Weak: guesses are free. In base 64 some digits look alike.
+        // Control: an unlimited quota. In Base64 some digits look alike.
         let known = learnt(&guarded(&redactor_with(masks.clone(), usize::MAX)), &tried, 10).await;
         assert!(known.finds(&own, 10), "{number}: {known:?}");
     }
@@ -197,7 +197,7 @@ async fn guesses_that_are_split_count_too() {
             let known = learnt(&guarded(&counted), &written, per_call).await;
             assert!(!known.finds(&own, 1), "{between:?}: {known:?}");
         }
-        // Weak: guesses are free.
+        // Control: an unlimited quota.
         let known = learnt(&guarded(&redactor_with(masks.clone(), usize::MAX)), &written, 40).await;
         assert!(known.finds(&own, 1), "{between:?}: {known:?}");
     }
@@ -213,7 +213,7 @@ async fn what_a_call_says_on_its_way_and_in_errors_counts_too() {
         }
         assert_eq!(counted.alerts().len(), 1, "{tool}");
     }
-    // What the hub says outside of calls is one account for all.
+    // Messages outside calls share one account.
     let counted = redactor(PIN, 20);
     let messages = counted.for_messages();
     let read = |guess: &String| messages.scrub(guess).into_owned();
@@ -228,7 +228,7 @@ async fn the_next_day_a_client_may_read_on() {
     let text = "10000001, 10000002, 10000003";
     assert!(!learnt(&gate, &guesses(30, 0), 40).await.finds(PIN, 1));
     assert_eq!(read(&gate, "eve", text).await, "[REDACTED], [REDACTED], [REDACTED]");
-    // Another client has an account of its own.
+    // Another client has its own account.
     assert_eq!(read(&gate, "ada", text).await, text);
     tokio::time::advance(std::time::Duration::from_secs(24 * 60 * 60)).await;
     assert_eq!(counted.alerts(), []);
@@ -247,7 +247,7 @@ async fn who_reads_the_same_file_again_and_again_is_not_slowed_down() {
     assert_eq!(counted.alerts(), []);
 }
 
-/// Returns how many different look-alikes of a secret a text has.
+/// Returns the number of distinct look-alikes of a secret in a text.
 fn look_alikes_in(text: &str, secret: &str) -> usize {
     let counted = redactor(secret, usize::MAX);
     let (look_alikes, mut said) = (LookAlikes::new([secret].into_iter()), BTreeSet::new());
@@ -267,15 +267,15 @@ fn ordinary_texts_have_few_look_alikes() {
         include_str!("../../../../SECURITY.md"),
         include_str!("../../../../CHANGELOG.md"),
         include_str!("../../../../Cargo.lock"),
-        include_str!("shapes.rs"),
-        include_str!("view.rs"),
+        include_str!("token_shapes.rs"),
+        include_str!("decoded_view.rs"),
     ];
     for secret in [PIN, "k7-mx2q9", "hunter2-hunter2", "P4ssw0rd!"] {
         let found: usize = texts.iter().map(|text| look_alikes_in(text, secret)).sum();
         // Nearly all of them are digits within checksums.
         assert!(found < GUESSES_MAX / 8, "{secret}: {found}");
     }
-    // The measure counts: each of these is one.
+    // Control: the measure counts each of these.
     assert_eq!(look_alikes_in(&guesses(10, 10).join(", "), PIN), 21);
 }
 
@@ -290,7 +290,7 @@ fn a_form_that_leaves_something_out_counts_as_all_that_it_stands_for() {
         counts
     };
     assert_eq!(counted_as(PIN), [2]);
-    // The last digit is left out, but for its upper half.
+    // Only the upper half of the last digit is included.
     let base64 = STANDARD.encode("49382716");
     assert_eq!(counted_as(base64.trim_end_matches('=')), [10]);
 }

@@ -1,4 +1,4 @@
-//! A client reads texts that are costly to scan, so that the hub answers nobody else meanwhile.
+//! The attack: a client reads texts that are costly to scan, to starve other clients.
 
 use super::*;
 use crate::testing::{call_by, caller, gate};
@@ -12,14 +12,14 @@ fn redactor() -> Redactor {
     Redactor::new(&[("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()))]).unwrap()
 }
 
-/// The gate with a pool of two places, and that pool.
-fn pooled(share: usize, inline_bytes_max: usize) -> (Gate, Arc<Redact>) {
+/// A gate with a pool of two permits, and that pool.
+fn pooled(share: usize, inline_bytes_max: usize) -> (Gate, Arc<RedactionLayer>) {
     let pool = ScrubPool::new(2, share, inline_bytes_max);
-    let redact = Arc::new(Redact { redactor: redactor(), pool, ceiling: Limits::DEFAULT });
+    let redact = Arc::new(RedactionLayer { redactor: redactor(), pool, ceiling: CallLimits::DEFAULT });
     (gate(vec![Box::new(Shared(redact.clone()))]).0, redact)
 }
 
-struct Shared(Arc<Redact>);
+struct Shared(Arc<RedactionLayer>);
 
 impl Layer for Shared {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
@@ -32,8 +32,8 @@ fn read_by(client: &str, bytes: usize) -> Call {
     call_by(caller(client), &format!("stub_read {}", json!({ "text": text })))
 }
 
-/// Whether other tasks of the only worker ran before the large result was scrubbed. Both places of the pool are taken meanwhile,
-/// so that a scan which uses the pool cannot be done at once.
+/// Returns whether other tasks of the only worker ran before a large result was redacted. All permits of the pool are taken
+/// meanwhile, so that a scan on the pool must wait.
 async fn others_ran(bytes: usize, inline_bytes_max: usize) -> bool {
     let (gate, redact) = pooled(1, inline_bytes_max);
     let taken = (redact.pool.permits("x").await, redact.pool.permits("y").await);
@@ -56,16 +56,16 @@ async fn others_ran(bytes: usize, inline_bytes_max: usize) -> bool {
 #[tokio::test]
 async fn a_large_scan_does_not_hold_up_the_worker() {
     assert!(others_ran(LARGE, INLINE).await);
-    // A small one is not worth a thread.
+    // A small result is redacted inline.
     assert!(!others_ran(1_000, INLINE).await);
-    // Weak: everything is scanned where it is, and the only worker does nothing else meanwhile.
+    // Control: everything is scanned inline and blocks the only worker.
     assert!(!others_ran(LARGE, usize::MAX).await);
 }
 
 const INLINE: usize = portcullis_core::INLINE_SCRUB_BYTES_MAX;
 
-/// Whether another client is served while one keeps all that it may have of the pool busy, and wants more. Time stands still until
-/// there is nothing left to do but wait, so a call that gets no place ends with its deadline.
+/// Returns whether another client is served while one uses its whole share of the pool and waits for more. Time is paused
+/// until all tasks are idle, so a call without a permit ends at its deadline.
 async fn another_is_served(share: usize) -> bool {
     let (gate, redact) = pooled(share, INLINE);
     let mut held = Vec::new();
@@ -77,7 +77,7 @@ async fn another_is_served(share: usize) -> bool {
         let gate = gate.clone();
         async move { gate.call(read_by("greedy", LARGE)).await.is_ok() }
     });
-    // Its call waits in the queue before the other comes.
+    // Its call is queued before the other comes.
     tokio::task::yield_now().await;
     let served = gate.call(read_by("honest", LARGE)).await.is_ok();
     assert!(!greedy.is_finished() || !served);
@@ -89,7 +89,7 @@ async fn another_is_served(share: usize) -> bool {
 #[tokio::test(start_paused = true)]
 async fn one_client_cannot_take_the_whole_pool() {
     assert!(another_is_served(1).await);
-    // Weak: the share of one client is the whole pool.
+    // Control: the share of one client is the whole pool.
     assert!(!another_is_served(2).await);
 }
 
@@ -104,7 +104,7 @@ async fn who_waits_for_the_pool_is_told_in_time_and_can_give_up() {
     assert_eq!(gate.call(call).await.unwrap_err().kind, portcullis_core::ErrorKind::Cancelled);
 }
 
-/// Returns how many bytes are decoded for each byte of the text, unless the budget ends before the scan does.
+/// Returns the decoded bytes per byte of text, if the scan stays within its budget.
 fn decoded_per_byte(text: &str) -> Result<f64, OverBudget> {
     let redactor = redactor();
     let masks = redactor.known.masks.load();
@@ -113,7 +113,7 @@ fn decoded_per_byte(text: &str) -> Result<f64, OverBudget> {
     scan.budget.decoded().map(|decoded| decoded as f64 / text.len() as f64)
 }
 
-/// Text in every code, wherever it begins.
+/// Text that decodes in every encoding, at every offset.
 fn costly_text() -> String {
     "AQ".repeat(1 << 16)
 }
@@ -124,7 +124,7 @@ fn one_character_again_and_again_is_cheap_to_scan() {
         let decoded = decoded_per_byte(&character.repeat(1 << 17)).unwrap();
         assert!(decoded <= 4.0, "{character}: {decoded}");
     }
-    // The measure tells what is costly: this text means something in every code, wherever it begins.
+    // Control: the measure detects costly text.
     assert_eq!(decoded_per_byte(&costly_text()), Err(OverBudget));
 }
 

@@ -1,7 +1,7 @@
-//! Scrubs large outcomes on the blocking pool, so that no async worker is held up by one text.
+//! Redaction of large outcomes on the blocking pool, so that no async worker is blocked.
 //!
-//! Each client has a share of the pool that is smaller than the pool: a client that reads costly texts waits for its own
-//! earlier ones, and others find a free place.
+//! Fairness: the share of each client is smaller than the pool, so a client that reads costly texts queues behind its own, and
+//! others find a free permit.
 
 use portcullis_core::{Client, INLINE_SCRUB_BYTES_MAX, Limit, ToolError};
 use std::collections::HashMap;
@@ -12,23 +12,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// After so many, the shares that are not in use are dropped.
+/// Above this number, unused shares are dropped.
 const SHARES_KEPT_MAX: usize = 256;
-/// A call that ended just before its deadline may wait so long for its turn: what it did is done, and its result should not
-/// be lost to a queue.
+/// Minimum wait for a permit. A call that ended just before its deadline has had its effect, and its result should not be
+/// lost to a queue.
 const WAIT_MIN: Duration = Duration::from_secs(5);
 
 /// The part of the blocking pool that redaction may use.
 pub(super) struct ScrubPool {
     all: Arc<Semaphore>,
-    /// By the name of the client.
+    /// By client name.
     shares: Mutex<HashMap<String, Arc<Semaphore>>>,
     share: usize,
     inline_bytes_max: usize,
 }
 
-/// For whom something is scrubbed, and until when it may wait for its turn.
-pub(super) struct Waiter {
+/// The client of a redaction, and its deadline.
+pub(super) struct ScrubRequester {
     pub(super) client: Arc<Client>,
     pub(super) deadline: Duration,
     /// When the deadline passes.
@@ -37,7 +37,7 @@ pub(super) struct Waiter {
 }
 
 impl Default for ScrubPool {
-    /// As many places as there are cores, and half of them for one client.
+    /// One permit per core, half of them for one client.
     fn default() -> ScrubPool {
         let places = std::thread::available_parallelism().map_or(2, usize::from).max(2);
         ScrubPool::new(places, places / 2, INLINE_SCRUB_BYTES_MAX)
@@ -49,11 +49,11 @@ impl ScrubPool {
         ScrubPool { all: Arc::new(Semaphore::new(places)), shares: Mutex::default(), share, inline_bytes_max }
     }
 
-    /// Does the work where it is if it is small, otherwise on the blocking pool when it is the client's turn.
+    /// Runs small work inline, other work on the blocking pool when the client gets a permit.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         bytes: usize,
-        waiter: &Waiter,
+        waiter: &ScrubRequester,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, ToolError> {
         if bytes <= self.inline_bytes_max || Handle::try_current().is_err() {
@@ -68,11 +68,11 @@ impl ScrubPool {
         let permits = permits.map_err(|_| {
             Limit::CallTime.hit();
             ToolError::timeout(waiter.deadline).hint(
-                "the reply was ready, but too many large ones had to be checked for secrets before it; what was begun \
-                 has happened",
+                "the result was ready, but too many large results had to be checked for secrets before it; the call \
+                 has taken effect",
             )
         })?;
-        // The place is held until the work is done, also if nobody waits for it any more.
+        // The permit is held until the work is done, also if the call is cancelled.
         let done = tokio::task::spawn_blocking(move || {
             let result = work();
             drop(permits);
@@ -81,13 +81,13 @@ impl ScrubPool {
         done.await.map_err(ToolError::internal)
     }
 
-    /// Waits for the client's own share first: one client never has more than that queued for the places of all.
+    /// Acquires the client's share first, so that one client never queues more than that for the pool.
     pub(super) async fn permits(
         &self,
         client: &str,
     ) -> (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>) {
         let share = self.share_of(client);
-        // Neither is ever closed.
+        // The semaphores are never closed.
         let own = share.acquire_owned().await.ok();
         (own, self.all.clone().acquire_owned().await.ok())
     }
@@ -98,7 +98,7 @@ impl ScrubPool {
             return share.clone();
         }
         if shares.len() >= SHARES_KEPT_MAX {
-            // A permit that is held holds the share, too.
+            // A held permit also holds its share.
             shares.retain(|_, share| Arc::strong_count(share) > 1);
         }
         shares.entry(client.to_owned()).or_insert_with(|| Arc::new(Semaphore::new(self.share))).clone()

@@ -1,7 +1,7 @@
-//! Tokens that nobody told us about.
+//! Unregistered tokens, recognized by shape.
 
-use super::corpus_tests::{Dice, WORD, shared};
-use super::shapes::Body;
+use super::corpus_tests::{SeededRandom, WORD, shared};
+use super::token_shapes::ShapeBody;
 use super::*;
 use serde::Deserialize;
 
@@ -9,7 +9,7 @@ const HEX: &str = "0123456789abcdef";
 const UPPER: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 const URL: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Tokens as their providers issue them: what the mask says, how they begin, and what follows.
+/// Tokens as issued by their providers: label, prefix, and what follows.
 const ISSUED: &[(&str, &str, &str, usize)] = &[
     ("CLIENT_TOKEN", "pcl_", URL, 43),
     ("GITHUB_TOKEN", "ghp_", WORD, 36),
@@ -100,9 +100,9 @@ const ISSUED: &[(&str, &str, &str, usize)] = &[
     ("DISCORD_TOKEN", "MTIzNDU2Nzg5MDEyMzQ1Njc4.GhIjKl.", URL, 38),
 ];
 
-/// A token of each kind, none of them real.
+/// A token of each kind, none real.
 fn listed() -> Vec<(&'static str, String)> {
-    let mut dice = Dice(0xC0FFEE);
+    let mut dice = SeededRandom(0xC0FFEE);
     let token = |(name, prefix, set, length): &(&'static str, &str, &str, usize)| {
         (*name, format!("{prefix}{}", dice.text(set, *length)))
     };
@@ -111,9 +111,9 @@ fn listed() -> Vec<(&'static str, String)> {
 
 /// The same, and the shortest of each plain shape.
 pub(super) fn issued() -> Vec<(&'static str, String)> {
-    let (mut dice, mut issued) = (Dice(0x1550), listed());
-    for shape in shapes::SHAPES {
-        let (Body::Of(set, length, _) | Body::Exactly(set, length)) = shape.body else { continue };
+    let (mut dice, mut issued) = (SeededRandom(0x1550), listed());
+    for shape in token_shapes::SHAPES {
+        let (ShapeBody::Of(set, length, _) | ShapeBody::Exactly(set, length)) = shape.body else { continue };
         let alphabet: String = (b'0'..=b'z').filter(|byte| set.has(*byte)).map(char::from).collect();
         let alphabet = alphabet.replace(['.', '='], "");
         issued.push((shape.name, format!("{}{}", shape.prefix, dice.text(&alphabet, length))));
@@ -121,11 +121,11 @@ pub(super) fn issued() -> Vec<(&'static str, String)> {
     issued
 }
 
-fn nobody_told() -> Redactor {
+fn no_secrets() -> Redactor {
     Redactor::new(&[]).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Returns the tokens that can still be read after `scrub`.
+/// Returns the tokens that can be read after `scrub`.
 fn missed(scrub: &dyn Fn(&str) -> String) -> Vec<String> {
     let mut missed = Vec::new();
     for (name, token) in issued() {
@@ -150,18 +150,18 @@ fn missed(scrub: &dyn Fn(&str) -> String) -> Vec<String> {
 
 #[test]
 fn every_kind_is_masked_wherever_it_stands() {
-    let ours = nobody_told();
+    let ours = no_secrets();
     assert_eq!(missed(&|text| ours.scrub(text).into_owned()), [""; 0]);
-    // One that knows a single shape does not pass.
+    // Control: a redactor with a single shape fails.
     let weak = |text: &str| match text.find("ghp_") {
         Some(at) => format!("{}[REDACTED:GITHUB_TOKEN]{}", &text[..at], &text[at + 40..]),
         None => text.to_owned(),
     };
     assert!(missed(&weak).len() > ISSUED.len());
     let listed: Vec<&str> = issued().iter().map(|(name, ..)| *name).collect();
-    let untested = shapes::SHAPES.iter().map(|shape| shape.name).chain(shapes::UNPREFIXED);
+    let untested = token_shapes::SHAPES.iter().map(|shape| shape.name).chain(token_shapes::UNPREFIXED);
     let untested: Vec<&str> = untested.filter(|name| !listed.contains(name)).collect();
-    // What stands around these belongs to them.
+    // These need their context.
     assert_eq!(untested, ["PRIVATE_KEY", "SIDEKIQ_LOGIN"]);
     let login = "https://cafe0123:beef4567@gems.contribsys.com/";
     assert_eq!(ours.scrub(login), "https://[REDACTED:SIDEKIQ_LOGIN]@gems.contribsys.com/");
@@ -170,7 +170,7 @@ fn every_kind_is_masked_wherever_it_stands() {
 #[test]
 fn encoded_tokens_are_masked_too() {
     use base64::Engine;
-    let ours = nobody_told();
+    let ours = no_secrets();
     for (name, token) in issued() {
         let basic = base64::engine::general_purpose::STANDARD.encode(format!("user:{token}"));
         let seen = ours.scrub(&basic).into_owned();
@@ -180,7 +180,7 @@ fn encoded_tokens_are_masked_too() {
 
 #[test]
 fn only_our_own_are_masked_if_so_wished() {
-    let ours = nobody_told().with_shapes(TokenShapes::Leave);
+    let ours = no_secrets().with_shapes(TokenShapes::Leave);
     for (name, token) in issued() {
         assert_eq!(ours.scrub(&token) == token.as_str(), name != "CLIENT_TOKEN", "{name}");
     }
@@ -188,7 +188,7 @@ fn only_our_own_are_masked_if_so_wished() {
 
 #[test]
 fn what_only_resembles_a_token_is_left_alone() {
-    let ours = nobody_told();
+    let ours = no_secrets();
     for text in [
         "ghp_tooshort",
         "sk-learn-is-a-library-for-machine-learning-in-python",
@@ -209,8 +209,8 @@ fn what_only_resembles_a_token_is_left_alone() {
 
 #[test]
 fn private_keys_are_masked_with_their_frame() {
-    let ours = nobody_told();
-    let body = Dice(7).text(WORD, 64 * 5);
+    let ours = no_secrets();
+    let body = SeededRandom(7).text(WORD, 64 * 5);
     for kind in ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "] {
         for end in ["\n", "\\n"] {
             let key =
@@ -236,7 +236,7 @@ pub(super) struct Rule {
 impl Rule {
     fn knows(&self, token: &str) -> bool {
         let (small, text) = (token.to_lowercase(), format!("key = \"{token}\"\n"));
-        // To build the expression takes much longer than to run it.
+        // Compiling the expression takes much longer than running it.
         self.keywords.iter().flatten().any(|keyword| small.contains(keyword))
             && self.regex.as_deref().is_some_and(|regex| {
                 let regex = regex::bytes::RegexBuilder::new(regex).unicode(false).build();
@@ -245,7 +245,7 @@ impl Rule {
     }
 }
 
-/// What the other list does not know, knows only beside the name of the provider, or knows by a checksum.
+/// Tokens that the other list lacks, knows only next to the provider's name, or checks by a checksum.
 const ONLY_OURS: &[&str] = &[
     "CLIENT_TOKEN",
     "GOOGLE_OAUTH_SECRET",
@@ -280,7 +280,7 @@ const ONLY_OURS: &[&str] = &[
     "DISCORD_TOKEN",
 ];
 
-/// Another list of shapes should know what we know; where it does not, ours may be wrong.
+/// Cross-check with another list of shapes; where it disagrees, ours may be wrong.
 #[test]
 fn another_list_agrees() {
     let Some(rules) = shared::<Rule>("gitleaks_rules.jsonl") else { return };
@@ -293,6 +293,6 @@ fn another_list_agrees() {
     }
     strange.dedup();
     assert_eq!(strange, ONLY_OURS);
-    // Tokens that only begin like those are not known to it either.
+    // Control: it does not accept tokens with only the prefix.
     assert!(!rules.iter().any(|rule| rule.knows("ghp_short") || rule.knows("glpat-short")));
 }

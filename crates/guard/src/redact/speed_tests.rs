@@ -1,4 +1,4 @@
-//! What redaction costs.
+//! The cost of redaction.
 
 use super::corpus_tests::{hundred_secrets, ordinary, prose, secrets};
 use super::*;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 const BYTES_PER_SECOND_MIN: f64 = 200e6;
 const CLEAN_4_KB_MAX: Duration = Duration::from_micros(5);
 const ROUNDS: usize = 201;
-/// So little is measured at a time that most rounds are not interrupted.
+/// Small enough that most rounds are not preempted.
 const PIECE: usize = 64 * 1024;
 
-/// Returns the fastest and the middle of many rounds: other work on the machine only ever adds.
+/// Returns the minimum and the median of many rounds: other load only adds.
 fn measured(mut run: impl FnMut()) -> (Duration, Duration) {
     let mut rounds: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
@@ -44,7 +44,7 @@ fn is_cheap(what: &str, mut run: impl FnMut()) -> bool {
     fastest / 20 <= CLEAN_4_KB_MAX
 }
 
-/// Prints what redaction costs: `cargo test --release -p portcullis-guard -- --ignored --nocapture redaction_costs`.
+/// Prints the cost of redaction: `cargo test --release -p portcullis-guard -- --ignored --nocapture redaction_costs`.
 #[test]
 #[ignore = "a measurement"]
 fn redaction_costs() {
@@ -70,7 +70,7 @@ fn redaction_costs() {
     println!("the same, looking for one after the other:");
     let forms: Vec<String> = known
         .iter()
-        .flat_map(|known| forms::forms_of(&known.value))
+        .flat_map(|known| encoded_forms::forms_of(&known.value))
         .filter_map(|form| String::from_utf8(form.bytes).ok())
         .collect();
     let naive = |text: &str| forms.iter().all(|form| !text.contains(form));

@@ -1,31 +1,31 @@
-//! Finds values that are split: spelled letter by letter, or in groups, with separators between.
+//! Search for split values: spelled letter by letter, or in groups, with separators between.
 //!
-//! Only letters, digits and what is not ASCII are compared. To do so at every byte would cost more than all the rest, so
-//! a value is looked for where its digits begin and a separator follows soon: groups of up to eight are always found. One
-//! without digits is looked for in the usual groups, as a literal.
+//! Only letters, digits and non-ASCII bytes are compared. At every byte that would cost more than the rest of the scan, so a
+//! value is searched where its digits begin and a separator follows soon: groups of up to eight are always found. A value
+//! without digits is matched in the usual groups, as a literal.
 
-use super::budget::{Budget, OverBudget};
-use super::index::{GramHasher, HIGHS, Hit, ONES};
+use super::budget::{OverBudget, ScanBudget};
+use super::literal_index::{GramHasher, HIGHS, ONES, SecretMatch};
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-/// How many separators may stand between two characters of a value, of the first few and of all.
+/// Maximum separators between two characters of a value: within the first few, and within all.
 const SEPARATORS_FEW: usize = 3;
 const SEPARATORS_MAX: usize = 12;
-/// Fewer characters stand in ordinary text by chance.
+/// Shorter values occur in ordinary text by chance.
 const KEPT_MIN: usize = 8;
-/// The same for nothing but digits, which stand in tables.
+/// The same for digits only, which occur in tables.
 const DIGITS_MIN: usize = 12;
-/// How many characters decide whether a value is compared.
+/// How many characters select the values to compare.
 const GRAM: usize = 4;
 const FILTER_BITS_LOG2: u32 = 16;
 
 pub(super) struct Split {
     values: Vec<(Vec<u8>, u32)>,
-    /// Which value a gram belongs to, and where in it.
+    /// The value of each gram, and its position in it.
     anchors: HashMap<u32, Vec<(u32, u32)>, BuildHasherDefault<GramHasher>>,
     filter: Vec<u64>,
-    /// Whether some value is only met at a digit after another one.
+    /// Whether some value starts at a digit that follows another digit.
     within: bool,
 }
 
@@ -55,15 +55,15 @@ impl Split {
         self.anchors.entry(gram).or_default().push((narrow(self.values.len()), narrow(place)));
     }
 
-    /// Finds the values that are met between `from` and `to`.
+    /// Finds the values whose anchor is between `from` and `to`.
     #[inline(never)]
     pub(super) fn find(
         &self,
         text: &[u8],
         from: usize,
         to: usize,
-        hits: &mut Vec<Hit>,
-        budget: &mut Budget,
+        hits: &mut Vec<SecretMatch>,
+        budget: &mut ScanBudget,
     ) -> Result<(), OverBudget> {
         if self.values.is_empty() {
             return Ok(());
@@ -75,7 +75,7 @@ impl Split {
             if met == 0 {
                 continue;
             }
-            // Where no separator follows, nothing is split.
+            // Without a following separator nothing is split.
             let next = separators_in(block_at(text, at + 8));
             let separators = u128::from(separators_in(bytes)) | u128::from(next) << 64;
             while met != 0 {
@@ -108,8 +108,8 @@ impl Split {
         text: &[u8],
         gram: u32,
         at: usize,
-        hits: &mut Vec<Hit>,
-        budget: &mut Budget,
+        hits: &mut Vec<SecretMatch>,
+        budget: &mut ScanBudget,
     ) -> Result<(), OverBudget> {
         for (number, place) in self.anchors.get(&gram).into_iter().flatten() {
             let Some((value, label)) = self.values.get(*number as usize) else { continue };
@@ -121,33 +121,33 @@ impl Split {
                 walk(text, previous_kept(text, at), before.iter().rev(), previous_kept, budget)?
             };
             if let Some(start) = start {
-                hits.push(Hit { start, end: end + 1, label: *label });
+                hits.push(SecretMatch { start, end: end + 1, label: *label });
             }
         }
         Ok(())
     }
 }
 
-/// Returns the characters of a value that are compared.
+/// Returns the compared characters of a value.
 pub(super) fn kept_of(value: &str) -> Vec<u8> {
     value.bytes().filter(|byte| is_kept(*byte)).collect()
 }
 
-/// Whether a value has enough characters to be looked for without its separators, or with others.
+/// Returns whether a value is long enough to be searched without its separators, or with others.
 pub(super) fn is_splittable(kept: &[u8]) -> bool {
     kept.len() >= if kept.iter().all(u8::is_ascii_digit) { DIGITS_MIN } else { KEPT_MIN }
 }
 
-/// Returns a weak value without its separators, if it is looked for split: then guesses that are split are counted.
+/// Returns a weak value without its separators, if it is searched split: then split guesses are counted.
 pub(super) fn counted(value: &str) -> Option<String> {
     let kept = kept_of(value);
-    // Of letters alone every text is full.
-    let is_told = is_splittable(&kept) && kept.iter().any(u8::is_ascii_digit);
-    is_told.then(|| String::from_utf8(kept).ok()).flatten()
+    // Letters alone are in every text.
+    let is_counted = is_splittable(&kept) && kept.iter().any(u8::is_ascii_digit);
+    is_counted.then(|| String::from_utf8(kept).ok()).flatten()
 }
 
-/// Returns a text without its separators, and where each byte of it stands. Where more separators stand than a value is looked for
-/// across, one is left.
+/// Returns a text without its separators, and the position of each byte. A gap longer than a split value may have is kept as
+/// one separator.
 pub(super) fn joined(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut places) = (Vec::new(), Vec::new());
     let mut next = text.iter().position(|byte| is_kept(*byte));
@@ -164,7 +164,7 @@ pub(super) fn joined(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
     (bytes, places)
 }
 
-/// Returns the digit from which a value is looked for: if possible one with no other before it.
+/// Returns the digit at which a value is searched: if possible one without a digit before it.
 pub(super) fn anchor_of(kept: &[u8]) -> Option<usize> {
     let mut digits = (0..kept.len().saturating_sub(GRAM - 1)).filter(|at| kept[*at].is_ascii_digit());
     let begins = |at: &usize| *at > 0 && !kept[at - 1].is_ascii_digit();
@@ -172,13 +172,13 @@ pub(super) fn anchor_of(kept: &[u8]) -> Option<usize> {
     place.filter(|_| is_splittable(kept))
 }
 
-/// Returns the place of the last of `ours`, if all of them stand in the text one after the other from `at`.
+/// Returns the position of the last of `ours`, if all of them follow each other in the text from `at` on.
 fn walk<'b>(
     text: &[u8],
     at: Option<usize>,
     ours: impl Iterator<Item = &'b u8>,
     step: fn(&[u8], usize) -> Option<usize>,
-    budget: &mut Budget,
+    budget: &mut ScanBudget,
 ) -> Result<Option<usize>, OverBudget> {
     let (mut next, mut last, mut count) = (at, None, 1);
     let mut same = true;
@@ -197,7 +197,7 @@ fn is_kept(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || !byte.is_ascii()
 }
 
-/// Returns the next character that is no separator. An escaped line break is one.
+/// Returns the next non-separator. An escaped line break is a separator.
 fn next_kept(text: &[u8], at: usize) -> Option<usize> {
     next_kept_within(text, at, SEPARATORS_MAX)
 }
@@ -249,7 +249,7 @@ fn slot(gram: u32) -> (usize, u64) {
     ((hash >> 6) as usize, 1 << (hash & 63))
 }
 
-/// Returns the eight bytes at `at`; those behind the end are separators.
+/// Returns the eight bytes at `at`; bytes after the end count as separators.
 #[inline]
 fn block_at(text: &[u8], at: usize) -> u64 {
     let rest = text.get(at..).unwrap_or_default();
@@ -259,7 +259,7 @@ fn block_at(text: &[u8], at: usize) -> u64 {
     rest.iter().rev().fold(0, |block, byte| block << 8 | u64::from(*byte))
 }
 
-/// Returns the high bit of each of eight bytes that is a separator.
+/// Returns the high bit of each byte that is a separator.
 #[inline]
 fn separators_in(bytes: u64) -> u64 {
     let small = (bytes | (0x20 * ONES)) & !HIGHS;
@@ -267,7 +267,7 @@ fn separators_in(bytes: u64) -> u64 {
     !(letters | digits_in(bytes) | bytes) & HIGHS
 }
 
-/// Returns the high bit of each of eight bytes that is a digit.
+/// Returns the high bit of each byte that is a digit.
 #[inline]
 fn digits_in(bytes: u64) -> u64 {
     let from_zero = bytes ^ (0x30 * ONES);

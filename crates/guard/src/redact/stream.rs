@@ -1,32 +1,32 @@
-//! Scrubs what arrives in pieces.
+//! Incremental redaction of a stream.
 
 use super::Redactor;
 use super::scan::WITHHELD;
 
-/// How much longer a secret can get by being encoded: each byte as `\u0041`, and that in Base64.
+/// How much longer a secret can get by encoding: each byte as `\u0041`, and that in Base64.
 const ENCODED_TIMES: usize = 8;
-/// Held back even if all secrets are short: the longest token, and most private keys.
+/// Minimum held back: the longest token, and most private keys.
 const HELD_BYTES_MIN: usize = 8 * 1024;
-/// So much is gathered before it is looked through, so that little is looked through twice.
+/// Batch size, so that little is scanned twice.
 const GATHERED_BYTES: usize = 32 * 1024;
 
-/// What is found at the very end may go on, and is kept until it is complete. No token is nearly as long.
+/// Bound on a match at the end of the buffer, which may continue. No token is nearly as long.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
-/// Scrubs a stream. It holds back as much as a secret could need to be complete.
-pub struct Scrubber {
+/// Redacts a stream. Holds back enough for a secret to be complete.
+pub struct StreamRedactor {
     redactor: Redactor,
     held: Vec<u8>,
-    /// Something was withheld. What follows may be the rest of it, so nothing leaves any more.
+    /// Something was withheld. The rest of the stream may belong to it, so nothing more is released.
     stopped: bool,
 }
 
-impl Scrubber {
-    pub(super) fn new(redactor: Redactor) -> Scrubber {
-        Scrubber { redactor, held: Vec::new(), stopped: false }
+impl StreamRedactor {
+    pub(super) fn new(redactor: Redactor) -> StreamRedactor {
+        StreamRedactor { redactor, held: Vec::new(), stopped: false }
     }
 
-    /// Takes the next piece, cut anywhere, and returns what may leave by now.
+    /// Takes the next chunk, cut anywhere, and returns what may be released.
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let kept = self.redactor.known.masks.load().value_bytes_max * ENCODED_TIMES;
         let kept = kept.max(HELD_BYTES_MIN);
@@ -42,14 +42,14 @@ impl Scrubber {
         out
     }
 
-    /// Returns what was held back.
+    /// Returns the rest.
     pub fn finish(mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.release(self.held.len(), &mut out);
         out
     }
 
-    /// Lets go of what is held up to `limit`, or to where something begins that is not complete.
+    /// Releases the buffer up to `limit`, or to the start of an incomplete match.
     fn release(&mut self, mut limit: usize, out: &mut Vec<u8>) {
         let last = limit == self.held.len();
         let masks = self.redactor.known.masks.load();

@@ -1,4 +1,4 @@
-use super::super::corpus_tests::{Dice, WORD, own_secrets, prose, secrets};
+use super::super::corpus_tests::{SeededRandom, WORD, own_secrets, prose, secrets};
 use super::*;
 
 fn streamed(redactor: &Redactor, text: &str, mut size: impl FnMut() -> usize) -> String {
@@ -16,7 +16,7 @@ fn streamed(redactor: &Redactor, text: &str, mut size: impl FnMut() -> usize) ->
 fn pieces_are_scrubbed_like_the_whole() {
     let known = own_secrets();
     let redactor = Redactor::new(&secrets(&known)).unwrap_or_else(|e| panic!("{e}"));
-    let mut dice = Dice(42);
+    let mut dice = SeededRandom(42);
     let mut text = String::new();
     for round in 0..40 {
         text.push_str(&prose(2_000 + dice.roll(6_000), 8));
@@ -29,7 +29,7 @@ fn pieces_are_scrubbed_like_the_whole() {
         assert_eq!(streamed(&redactor, &text, || size), whole, "{size}");
     }
     assert_eq!(streamed(&redactor, &text, || 1 + dice.roll(50_000)), whole);
-    // Scrubbing each piece alone does not do.
+    // Control: redacting each chunk alone does not work.
     let alone: String = text
         .as_bytes()
         .chunks(999)

@@ -1,6 +1,6 @@
-//! The attack: a server returns the token of a provider that nobody told the hub about.
+//! The attack: a server returns a token of a provider that was not registered as a secret.
 //!
-//! A public list says what such tokens look like. It is not part of the repository; without it the test says so.
+//! A public list describes such tokens. It is not in the repository; without it the test says so.
 
 use super::corpus_tests::shared;
 use super::shape_tests::Rule;
@@ -8,12 +8,12 @@ use super::*;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-/// Of the rules that tell a token by itself, so many are known at least.
+/// Minimum share of rules that must be known, of those that recognize a token by itself.
 const KNOWN_PERCENT_MIN: usize = 90;
 const TOKENS_PER_RULE: usize = 24;
-/// Begins a rule that only looks beside the name of a provider.
-const BESIDE_A_NAME: &str = r"[\w.-]{0,50}?";
-/// These look for a password at its place in a command or a file, whatever it looks like.
+/// The start of a rule that only matches next to the provider's name.
+const NEXT_TO_A_NAME: &str = r"[\w.-]{0,50}?";
+/// These find a password by its position in a command or a file.
 const BY_PLACE: [&str; 5] = [
     "curl-auth-header",
     "curl-auth-user",
@@ -22,7 +22,7 @@ const BY_PLACE: [&str; 5] = [
     "freemius-secret-key",
 ];
 
-/// Returns the expression without what stands around a token, in ASCII, with dots that are dots.
+/// Returns the expression without the context of a token, in ASCII, with escaped dots.
 fn of_token_alone(regex: &str) -> String {
     let mut plain = regex.to_owned();
     for (theirs, ours) in [
@@ -60,23 +60,23 @@ fn of_token_alone(regex: &str) -> String {
     out
 }
 
-/// Returns tokens that a rule takes for one; none, if it has no shape of its own.
+/// Returns tokens that a rule accepts; none if it has no shape of its own.
 fn tokens(rule: &Rule, runner: &mut TestRunner) -> Vec<String> {
     let Some(regex) = rule.regex.as_deref().filter(|regex| !regex.is_empty()) else { return Vec::new() };
-    if regex.contains(BESIDE_A_NAME) || BY_PLACE.contains(&rule.id.as_str()) {
+    if regex.contains(NEXT_TO_A_NAME) || BY_PLACE.contains(&rule.id.as_str()) {
         return Vec::new();
     }
     let Ok(drawn) = proptest::string::string_regex(&of_token_alone(regex)) else {
         println!("{}: nothing can be drawn", rule.id);
         return Vec::new();
     };
-    // Without regard to case, two characters are letters that are not ASCII.
+    // Ignoring case, two non-ASCII characters count as letters.
     let token =
         |_| drawn.new_tree(runner).unwrap().current().replace('\u{17f}', "s").replace('\u{212a}', "k");
     (0..TOKENS_PER_RULE).map(token).collect()
 }
 
-/// Returns how many rules have a shape of their own, and those of which a token can still be read.
+/// Returns the number of rules with their own shape, and those with a token that can be read.
 fn unknown(rules: &[Rule], scrub: &dyn Fn(&str) -> String) -> (usize, Vec<String>) {
     let (mut count, mut unknown, mut runner) = (0, Vec::new(), TestRunner::deterministic());
     for rule in rules {
@@ -100,7 +100,7 @@ fn the_tokens_of_most_providers_are_masked() {
     assert!(count > 100);
     let is_enough = |missed: usize| (count - missed) * 100 >= count * KNOWN_PERCENT_MIN;
     assert!(is_enough(missed.len()), "{missed:#?}");
-    // One that knows the tokens of a few providers does not pass.
+    // Control: a redactor that knows the tokens of a few providers fails.
     let weak = |text: &str| match ["ghp_", "glpat-", "AKIA", "xoxb-", "sk_live_"]
         .iter()
         .find(|p| text.contains(**p))

@@ -1,4 +1,4 @@
-//! Says in plain words why arguments do not fit, and what would.
+//! Readable validation errors: what is wrong, and what is expected.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use jsonschema::paths::{Location, LocationSegment};
@@ -6,16 +6,16 @@ use jsonschema::{JsonType, ValidationError};
 use portcullis_core::json::printable;
 use serde_json::Value;
 
-/// How many allowed values are listed. More than this is a list to look up, not to read in an error.
+/// Bound on listed enum values. More is a list to look up, not to read in an error.
 const OPTIONS_SHOWN_MAX: usize = 12;
-/// How much alike a name must be to be proposed, from 0 (not at all) to 1 (the same).
+/// Minimum similarity of a proposed name, from 0 (none) to 1 (equal).
 const ALIKE_MIN: f64 = 0.7;
 
-/// With how many names a wrong one is compared, and how long those may be. A stranger's schema can have any number.
+/// Bounds on the names compared with a wrong one, because an untrusted schema can have any number.
 const NAMES_COMPARED_MAX: usize = 200;
 const NAME_BYTES_MAX: usize = 100;
 
-/// Returns what is wrong, one sentence for each thing.
+/// Returns the errors, one sentence each.
 pub(super) fn misfits(error: &ValidationError<'_>, schema: &Value) -> Vec<String> {
     let place = place(error.instance_path());
     let value = error.instance();
@@ -75,7 +75,7 @@ pub(super) fn misfits(error: &ValidationError<'_>, schema: &Value) -> Vec<String
     }
 }
 
-/// Returns the name of a place in the arguments, in backticks.
+/// Returns the path in the arguments, in backticks.
 fn place(path: &Location) -> String {
     if path.is_empty() { "the whole".to_owned() } else { format!("`{}`", joined(path, None)) }
 }
@@ -100,7 +100,7 @@ fn joined(path: &Location, last: Option<&str>) -> String {
     text
 }
 
-/// Returns a value as a message repeats it: scalars as they are, the rest by what they are.
+/// Returns a value for a message: scalars as they are, other values by type.
 fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -138,7 +138,7 @@ fn type_name(kind: JsonType) -> &'static str {
     }
 }
 
-/// Returns the schema that holds the keyword which was not met.
+/// Returns the schema that holds the failed keyword.
 fn schema_around<'s>(error: &ValidationError<'_>, schema: &'s Value) -> Option<&'s Value> {
     let path = error.schema_path().as_str();
     schema.pointer(&path[..path.rfind('/')?])
@@ -178,7 +178,7 @@ fn unknown_field(path: &Location, name: &str, known: &[&str]) -> String {
 }
 
 fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    // Comparing grows with both lengths, and a name that long is no slip of the pen.
+    // The comparison is quadratic, and a name that long is no typo.
     let name = printable(name).to_lowercase();
     let comparable = known.iter().take(NAMES_COMPARED_MAX).filter(|known| known.len() <= NAME_BYTES_MAX);
     let scored = comparable.map(|known| (strsim::jaro_winkler(&name, known), *known));
@@ -193,17 +193,17 @@ fn one_of(place: &str, value: &Value, options: &Value) -> String {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let told = format!("{place} is {}, expected one of {}{more}", shown(value), listed.join(", "));
+    let text = format!("{place} is {}, expected one of {}{more}", shown(value), listed.join(", "));
     let names: Vec<_> = options.iter().filter_map(Value::as_str).collect();
     match value.as_str().and_then(|text| nearest(text, &names)) {
-        Some(nearest) => format!("{told}; did you mean \"{nearest}\"?"),
-        None => told,
+        Some(nearest) => format!("{text}; did you mean \"{nearest}\"?"),
+        None => text,
     }
 }
 
-/// Returns the complaints of the one form that was meant: the only one whose type fits at all.
+/// Returns the errors of the intended alternative: the only one whose type matches.
 ///
-/// An optional object is `anyOf [object, null]`, and "expected null" is no help to anyone.
+/// An optional object is `anyOf [object, null]`, and "expected null" would not help.
 fn nearest_form<'e>(
     error: &ValidationError<'_>,
     forms: &'e [Vec<ValidationError<'static>>],

@@ -1,18 +1,17 @@
-//! The attack: a server's schema that takes long to compare with. It costs the calls of that server's tools their time, and
-//! nobody else anything.
+//! The attack: an upstream schema that is slow to evaluate. Only calls of that server's tools may be delayed.
 
 use super::*;
-use crate::contain::Contain;
-use crate::testing::{call, told};
+use crate::contain::ContainmentLayer;
+use crate::testing::{call, outcome_text};
 use portcullis_core::{
-    Catalog, Definition, Effect, Gate, Limits, Output, Permit, Provider, Reach, Registry, ToolOutput,
+    CallLimits, Catalog, Definition, Effect, Gate, Output, Permit, Provider, Reach, Registry, ToolOutput,
 };
 use serde_json::{json, value::RawValue};
 use std::sync::mpsc;
 use std::thread::ThreadId;
 use std::time::Duration;
 
-/// A server with one tool, whose arguments are compared by a check of the test's own.
+/// A server with one tool, whose arguments are validated by the test.
 struct Server {
     name: &'static str,
     tool: Arc<ToolDef>,
@@ -21,7 +20,7 @@ struct Server {
 impl Server {
     fn new(name: &'static str, schema: Value) -> Server {
         let (tool, nothing) = (format!("{name}_do"), Definition::new(RawValue::NULL.to_owned()));
-        let limits = Limits { deadline_ms: 1_000, ..Limits::DEFAULT };
+        let limits = CallLimits { deadline_ms: 1_000, ..CallLimits::DEFAULT };
         let (title, text, owner) = (String::new(), String::new(), name.to_owned());
         let (effect, reach) = (Effect::Read, Reach::Outside);
         let def = ToolDef::foreign(owner, tool, title, text, effect, reach, limits, schema, None, nothing);
@@ -29,7 +28,7 @@ impl Server {
     }
 
     fn checked_by(name: &'static str, check: impl Fn() + Send + Sync + 'static) -> Server {
-        // What is not plain is left to the check.
+        // Not decided by the fast path.
         let server = Server::new(name, json!({ "type": "object", "minProperties": 0 }));
         assert!(server.tool.check_with(|_| Ok(Box::new(Checked(check)))).is_ok());
         server
@@ -65,11 +64,11 @@ fn gate_to(servers: Vec<Server>) -> Arc<Gate> {
         registry.add(server).unwrap();
     }
     let layers: Vec<Box<dyn Layer>> =
-        vec![Box::new(Contain::new(Limits::CEILING)), Box::new(Validate::default())];
+        vec![Box::new(ContainmentLayer::new(CallLimits::CEILING)), Box::new(ValidationLayer::default())];
     Arc::new(Gate::new(registry, layers))
 }
 
-/// Fails for a comparison that was made on a worker.
+/// Fails for a validation on a worker.
 fn off_the_workers(worker: ThreadId, compared_on: ThreadId) -> Result<(), &'static str> {
     if worker == compared_on { Err("it was compared on a worker") } else { Ok(()) }
 }
@@ -80,9 +79,9 @@ async fn a_servers_schema_is_compared_off_the_workers() {
     let checked = move || on.send(std::thread::current().id()).unwrap();
     let server = Server::checked_by("slow", checked);
     let (tool, worker) = (server.tool.clone(), std::thread::current().id());
-    assert_eq!(told(&gate_to(vec![server]).call(call("slow_do {}")).await), "ok: done");
+    assert_eq!(outcome_text(&gate_to(vec![server]).call(call("slow_do {}")).await), "ok: done");
     assert_eq!(off_the_workers(worker, compared_on.recv().unwrap()), Ok(()));
-    // The weak variant compares where it is asked to.
+    // Control: validates inline.
     check_arguments(&tool, &Arguments::of(&json!({}))).unwrap();
     assert!(off_the_workers(worker, compared_on.recv().unwrap()).is_err());
 }
@@ -98,28 +97,28 @@ async fn a_comparison_that_does_not_end_costs_nobody_else_anything() {
     });
     let gate = gate_to(vec![stuck, Server::checked_by("quick", || {})]);
     tokio::time::pause();
-    let calls: Vec<_> = (0..AT_ONCE_PER_SERVER + 2)
+    let calls: Vec<_> = (0..VALIDATIONS_PER_SERVER_MAX + 2)
         .map(|_| {
             let gate = gate.clone();
-            tokio::spawn(async move { told(&gate.call(call("stuck_do {}")).await) })
+            tokio::spawn(async move { outcome_text(&gate.call(call("stuck_do {}")).await) })
         })
         .collect();
-    for _ in 0..AT_ONCE_PER_SERVER {
+    for _ in 0..VALIDATIONS_PER_SERVER_MAX {
         has_begun.recv().await.unwrap();
     }
-    // There is one worker here, and it answers.
-    assert_eq!(told(&gate.call(call("quick_do {}")).await), "ok: done");
+    // There is one worker here, and it is free.
+    assert_eq!(outcome_text(&gate.call(call("quick_do {}")).await), "ok: done");
     tokio::time::advance(Duration::from_secs(2)).await;
     for ended in calls {
         assert!(ended.await.unwrap().starts_with("timeout: no answer within 1000 ms"));
     }
-    // Those that waited for their turn never took a thread.
+    // Queued calls never took a thread.
     assert!(has_begun.try_recv().is_err());
-    assert_eq!(told(&gate.call(call("quick_do {}")).await), "ok: done");
+    assert_eq!(outcome_text(&gate.call(call("quick_do {}")).await), "ok: done");
     drop(release);
 }
 
-// The clock stands still for as long as something is compared.
+// Time is paused during a validation.
 #[tokio::test(start_paused = true)]
 async fn what_doubles_with_the_arguments_is_refused_and_counted() {
     let twice = json!({ "properties": { "a": { "$ref": "#" } } });
@@ -127,10 +126,10 @@ async fn what_doubles_with_the_arguments_is_refused_and_counted() {
     let gate = gate_to(vec![Server::new("doubling", schema)]);
     let nested = |depth| (0..depth).fold(json!({}), |inner, _| json!({ "a": inner }));
     let ask = |depth: usize| format!("doubling_do {}", nested(depth));
-    assert_eq!(told(&gate.call(call(&ask(4))).await), "ok: done");
+    assert_eq!(outcome_text(&gate.call(call(&ask(4))).await), "ok: done");
     let before = Limit::ValidationSteps.hits();
     assert_eq!(
-        told(&gate.call(call(&ask(60))).await),
+        outcome_text(&gate.call(call(&ask(60))).await),
         "invalid_args: comparing these arguments with the schema of tool `doubling_do` is too much work: it takes more \
          than 10000000 steps\nhint: give it less at once, or nest it less deeply"
     );

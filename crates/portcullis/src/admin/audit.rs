@@ -1,18 +1,18 @@
-//! What happened.
+//! Audit log: search, call history, verification.
 
 use super::overview::micros;
 use super::{HubDesk, approvals, blocking, now};
 use crate::commands::audit::since;
 use portcullis_admin::Problem;
-use portcullis_admin::desk::{AuditPage, AuditRecord, AuditVerified, SearchAudit, Story};
+use portcullis_admin::desk::{AuditPage, AuditRecord, AuditVerification, CallHistory, SearchAudit};
 use portcullis_core::{Pattern, SystemClock};
 use portcullis_guard::audit::{self, AuditQuery};
 use std::time::Instant;
 
-/// How many records one answer has, and how many at most.
+/// Default and maximum page size.
 const LIMIT_USUALLY: usize = 100;
 const LIMIT_MAX: usize = 500;
-/// How long a text to search for may be.
+/// Maximum length of the search text.
 const TEXT_BYTES_MAX: usize = 1_000;
 
 impl HubDesk {
@@ -23,7 +23,7 @@ impl HubDesk {
         }
         let query = query(search)?;
         let settings = self.audit_settings();
-        // So that what has just happened is found.
+        // Flushed, so that the latest calls are found.
         let _ = self.composed.handles.audit.flush().await;
         blocking(move || {
             let began = Instant::now();
@@ -40,31 +40,31 @@ impl HubDesk {
         .await
     }
 
-    pub(super) async fn tell_story(&self, seq: u64) -> Result<Story, Problem> {
+    pub(super) async fn tell_story(&self, seq: u64) -> Result<CallHistory, Problem> {
         let (settings, desk) = (self.audit_settings(), self.composed.handles.approvals.clone());
         let _ = self.composed.handles.audit.flush().await;
         blocking(move || {
-            let lines = audit::story(&settings, seq).map_err(unreadable)?;
+            let lines = audit::records_of_call(&settings, seq).map_err(unreadable)?;
             let records: Vec<AuditRecord> = lines.iter().filter_map(|line| record(line)).collect();
             if records.is_empty() {
-                return Err(Problem::not_found(format!("no record has the number {seq}")));
+                return Err(Problem::not_found(format!("no such record: {seq}")));
             }
             // `ID, once, by whom`.
             let named = records.iter().find_map(|record| record.approval.as_ref()?.split([',', ' ']).next());
             let store = desk.approvals();
             let approval = named.and_then(|id| store.get(id).ok());
             let approval = approval.map(|approval| approvals::brief(&approval, store.now()));
-            Ok(Story { records, approval })
+            Ok(CallHistory { records, approval })
         })
         .await
     }
 
-    pub(super) async fn verify_records(&self) -> Result<AuditVerified, Problem> {
+    pub(super) async fn verify_records(&self) -> Result<AuditVerification, Problem> {
         let settings = self.audit_settings();
         let _ = self.composed.handles.audit.flush().await;
         blocking(move || {
             Ok(match audit::verify(&settings) {
-                Ok(verified) => AuditVerified {
+                Ok(verified) => AuditVerification {
                     intact: true,
                     checked: now(),
                     records: verified.records,
@@ -72,7 +72,7 @@ impl HubDesk {
                     anchors: verified.anchors,
                     problem: None,
                 },
-                Err(error) => AuditVerified {
+                Err(error) => AuditVerification {
                     intact: false,
                     checked: now(),
                     records: 0,
@@ -101,7 +101,7 @@ fn query(search: SearchAudit) -> Result<AuditQuery, Problem> {
     let before = cursor.map(|cursor| cursor.parse()).transpose();
     let text = search.text.filter(|text| !text.is_empty());
     if text.as_ref().is_some_and(|text| text.len() > TEXT_BYTES_MAX) {
-        return Err(Problem::invalid(format!("`text` has more than {TEXT_BYTES_MAX} bytes")));
+        return Err(Problem::invalid(format!("`text` is too long: the limit is {TEXT_BYTES_MAX} bytes")));
     }
     Ok(AuditQuery {
         client: glob(search.client)?,
@@ -111,7 +111,7 @@ fn query(search: SearchAudit) -> Result<AuditQuery, Problem> {
         until: time("until", search.until)?,
         text,
         call: search.call,
-        before: before.map_err(|_| Problem::invalid("`cursor` is none of ours"))?,
+        before: before.map_err(|_| Problem::invalid("invalid `cursor`"))?,
     })
 }
 
@@ -120,6 +120,6 @@ fn record(line: &[u8]) -> Option<AuditRecord> {
 }
 
 fn unreadable(error: std::io::Error) -> Problem {
-    tracing::error!(target: "admin", %error, "The audit log cannot be read.");
-    Problem::unavailable("the audit log cannot be read").hint("the log of the hub says why")
+    tracing::error!(target: "admin", %error, "audit log unreadable");
+    Problem::unavailable("the audit log cannot be read").hint("see the hub's log for the cause")
 }

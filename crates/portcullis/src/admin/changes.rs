@@ -1,12 +1,12 @@
-//! Puts what administrators change on the record, before they change it.
+//! Write-ahead audit records of administrators' changes.
 
 use portcullis_admin::desk::Actor;
-use portcullis_admin::{Code, Problem};
+use portcullis_admin::{Problem, ProblemCode};
 use portcullis_core::{ErrorKind, Event};
 use portcullis_guard::audit::ChangeLog;
 use serde_json::Value;
 
-/// A change that an administrator is about to make.
+/// A change to be recorded, then applied.
 pub(super) struct Change {
     log: ChangeLog,
     event: Event,
@@ -17,13 +17,13 @@ impl Change {
         Change { log: log.clone(), event: Event::change(format!("admin:{}", actor.name), action, details) }
     }
 
-    /// Makes it, once its record is on disk, and records how that ended. Where there can be no record nothing is changed.
+    /// Applies the change once its record is durable, and records the outcome. Without a record nothing is changed.
     pub(super) async fn made<T>(self, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
         let begun = self.log.begin(&self.event).await;
         let open = begun.map_err(|reason| {
-            tracing::error!(target: "admin", %reason, "A change was refused: it cannot be recorded.");
+            tracing::error!(target: "admin", %reason, "change refused: audit log not writable");
             Problem::unavailable("the audit log cannot be written, so nothing was changed")
-                .hint("the log of the hub says why; `portcullis doctor` looks at it")
+                .hint("see the hub's log for the cause, or run `portcullis doctor`")
         })?;
         let done = work.await;
         open.end(done.as_ref().map(|_| ()).map_err(|problem| kind(problem.code)));
@@ -31,14 +31,16 @@ impl Change {
     }
 }
 
-fn kind(code: Code) -> ErrorKind {
+fn kind(code: ProblemCode) -> ErrorKind {
     match code {
-        Code::Invalid => ErrorKind::InvalidArgs,
-        Code::SignInNeeded | Code::Forbidden | Code::Conflict | Code::Changed => ErrorKind::Denied,
-        Code::NotFound => ErrorKind::NotFound,
-        Code::TooLarge => ErrorKind::TooLarge,
-        Code::TooMany => ErrorKind::RateLimited,
-        Code::Unavailable => ErrorKind::Unavailable,
-        Code::Internal => ErrorKind::Internal,
+        ProblemCode::Invalid => ErrorKind::InvalidArgs,
+        ProblemCode::SignInNeeded | ProblemCode::Forbidden | ProblemCode::Conflict | ProblemCode::Changed => {
+            ErrorKind::Denied
+        }
+        ProblemCode::NotFound => ErrorKind::NotFound,
+        ProblemCode::TooLarge => ErrorKind::TooLarge,
+        ProblemCode::TooMany => ErrorKind::RateLimited,
+        ProblemCode::Unavailable => ErrorKind::Unavailable,
+        ProblemCode::Internal => ErrorKind::Internal,
     }
 }

@@ -1,31 +1,32 @@
-//! Who may call.
+//! Clients: list, create, change scope, revoke.
 
 use super::{HubDesk, blocking, done};
 use crate::install::{ClientApp, Endpoint, Transport};
 use jiff::Timestamp;
 use portcullis_admin::desk::{
-    Actor, AddClient, ChangeClient, ClientMade, ClientShown, Clients, Done, SHOWN_HERE, Showing, Snippet,
+    ActionReceipt, Actor, AddClient, ChangeClient, ClientList, ClientView, CreatedClient, OneTimeReveal,
+    SHOWN_HERE, Snippet,
 };
-use portcullis_admin::{Code, Problem};
+use portcullis_admin::{Problem, ProblemCode};
 use portcullis_core::{Effect, EffectSet, Secret, SystemClock, ToolView};
 use portcullis_guard::audit;
 use portcullis_store::clients::{ClientInfo, IdentityError, NewClient, parse_duration};
 use std::collections::{BTreeSet, HashMap};
 
-/// When clients last called, by name.
+/// Time of the last call, by client.
 pub(super) type LastCalls = HashMap<String, Timestamp>;
 
-/// How many globs one client may have.
+/// Globs per client.
 const ALLOW_MAX: usize = 200;
 
 impl HubDesk {
-    pub(super) async fn list_clients(&self) -> Result<Clients, Problem> {
+    pub(super) async fn list_clients(&self) -> Result<ClientList, Problem> {
         let identity = self.composed.identity.clone();
         let all = blocking(move || identity.list().map_err(problem)).await?;
         let config = self.config();
         let calls = self.last_calls(&all).await;
         let stdio = &config.stdio;
-        let local = ClientShown {
+        let local = ClientView {
             name: stdio.client.clone(),
             token_hint: None,
             allow: stdio.scope.allow.globs().iter().map(ToString::to_string).collect(),
@@ -39,17 +40,16 @@ impl HubDesk {
         };
         let mut clients = vec![local];
         clients.extend(all.into_iter().map(|info| shown(info, &calls)));
-        Ok(Clients { url: self.url.clone(), clients })
+        Ok(ClientList { url: self.url.clone(), clients })
     }
 
     pub(super) async fn make_client(
         &self,
         new: AddClient,
         actor: Actor,
-    ) -> Result<Showing<ClientMade>, Problem> {
+    ) -> Result<OneTimeReveal<CreatedClient>, Problem> {
         if new.name == self.config().stdio.client {
-            let reason =
-                format!("`{}` is who calls on stdio (`stdio.client`); choose another name", new.name);
+            let reason = format!("`{}` is the stdio client (`stdio.client`); choose another name", new.name);
             return Err(Problem::conflict(reason));
         }
         let expires_in = new.expires.as_deref().filter(|text| !text.trim().is_empty());
@@ -61,7 +61,7 @@ impl HubDesk {
         let wanted = NewClient { name: new.name, allow, deny: Vec::new(), effects, tools, expires_in };
         let identity = self.composed.identity.clone();
         let (info, token) = blocking(move || identity.add(wanted).map_err(problem)).await?;
-        tracing::info!(target: "admin", admin = actor.name, client = info.name, "A client was made.");
+        tracing::info!(target: "admin", admin = actor.name, client = info.name, "client created");
         let placeholder = Secret::new(SHOWN_HERE.to_owned());
         let endpoint = Endpoint::of_this_program(self.home.path(), &self.url, &placeholder);
         let mut snippets = Vec::new();
@@ -74,13 +74,13 @@ impl HubDesk {
                 text: app.snippet(transport, &endpoint),
             }));
         }
-        let answer = ClientMade {
+        let answer = CreatedClient {
             client: shown(info, &HashMap::new()),
             token: SHOWN_HERE.to_owned(),
             url: self.url.clone(),
             snippets,
         };
-        Ok(Showing { answer, shown: token })
+        Ok(OneTimeReveal { answer, shown: token })
     }
 
     pub(super) async fn rescope_client(
@@ -88,9 +88,9 @@ impl HubDesk {
         name: String,
         change: ChangeClient,
         actor: Actor,
-    ) -> Result<ClientShown, Problem> {
+    ) -> Result<ClientView, Problem> {
         if name == self.config().stdio.client {
-            let reason = "what the client on stdio may do is said in the configuration, at `[stdio]`";
+            let reason = "the scope of the stdio client is set in the configuration, at `[stdio]`";
             return Err(Problem::conflict(reason));
         }
         let (allow, effects, tools) =
@@ -101,27 +101,27 @@ impl HubDesk {
             Ok((info, identity.list().map_err(problem)?))
         })
         .await?;
-        tracing::info!(target: "admin", admin = actor.name, client = info.name, "What a client may do was changed.");
-        self.composed.hub.look_at_clients();
+        tracing::info!(target: "admin", admin = actor.name, client = info.name, "client scope changed");
+        self.composed.hub.refresh_clients();
         self.composed.announce_lists();
         Ok(shown(info, &self.last_calls(&all).await))
     }
 
-    pub(super) async fn drop_client(&self, name: String, actor: Actor) -> Result<Done, Problem> {
+    pub(super) async fn drop_client(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
         let identity = self.composed.identity.clone();
         let info = blocking(move || identity.revoke(&name).map_err(problem)).await?;
-        tracing::info!(target: "admin", admin = actor.name, client = info.name, "A client was revoked.");
-        self.composed.hub.look_at_clients();
-        Ok(done(format!("Client `{}` has no access any more.", info.name)))
+        tracing::info!(target: "admin", admin = actor.name, client = info.name, "client revoked");
+        self.composed.hub.refresh_clients();
+        Ok(done(format!("Revoked client `{}`.", info.name)))
     }
 
-    /// Returns when clients last called: since the hub started, or else as the end of the audit log tells.
+    /// Returns the last call of each client: since startup, or else from the end of the audit log.
     async fn last_calls(&self, all: &[ClientInfo]) -> LastCalls {
         let names: BTreeSet<String> =
             all.iter().map(|info| info.name.clone()).chain([self.config().stdio.client.clone()]).collect();
         let (settings, wanted) = (self.audit_settings(), names.clone());
-        // Once, and for all of them, whoever asks first: what comes after the start is known without it. Where the log
-        // cannot be read now, it is tried again the next time.
+        // Read from the log once, for all clients: later calls are tracked in memory. If the log cannot be read now, the
+        // next request retries.
         let before = self.last_calls.get_or_try_init(|| {
             blocking(move || {
                 audit::last_calls(&settings, wanted).map_err(|error| Problem::unavailable(error.to_string()))
@@ -151,24 +151,21 @@ fn view(name: Option<&str>) -> Result<Option<ToolView>, Problem> {
         None => Ok(None),
         Some("all") => Ok(Some(ToolView::All)),
         Some("search") => Ok(Some(ToolView::Search)),
-        Some(_) => Err(Problem::invalid("`tools` is `all` or `search`")),
+        Some(_) => Err(Problem::invalid("invalid `tools`: expected `all` or `search`")),
     }
 }
 
 fn bounded(allow: Vec<String>) -> Result<Vec<String>, Problem> {
     if allow.len() > ALLOW_MAX {
-        return Err(Problem::invalid(format!(
-            "`allow` has {} globs, at most {ALLOW_MAX} are taken",
-            allow.len()
-        )));
+        return Err(Problem::invalid(format!("`allow` has {} globs: the limit is {ALLOW_MAX}", allow.len())));
     }
     Ok(allow)
 }
 
-fn shown(info: ClientInfo, calls: &LastCalls) -> ClientShown {
-    ClientShown {
+fn shown(info: ClientInfo, calls: &LastCalls) -> ClientView {
+    ClientView {
         expired: info.is_expired(&SystemClock),
-        // Somebody of that name may have called before this one was made.
+        // An earlier client may have had the same name.
         last_call: calls.get(&info.name).copied().filter(|at| *at >= info.created),
         token_hint: Some(info.token_hint),
         allow: info.allow,
@@ -187,11 +184,11 @@ fn problem(error: IdentityError) -> Problem {
         | IdentityError::NothingAllowed
         | IdentityError::NoEffects
         | IdentityError::Pattern(_)
-        | IdentityError::ExpiryTooFar => Code::Invalid,
-        IdentityError::Taken(_) | IdentityError::Full => Code::Conflict,
-        IdentityError::Unknown(_) => Code::NotFound,
-        IdentityError::Corrupt(_) | IdentityError::Io(_) => Code::Unavailable,
-        IdentityError::Random(_) => Code::Internal,
+        | IdentityError::ExpiryTooFar => ProblemCode::Invalid,
+        IdentityError::Taken(_) | IdentityError::Full => ProblemCode::Conflict,
+        IdentityError::Unknown(_) => ProblemCode::NotFound,
+        IdentityError::Corrupt(_) | IdentityError::Database(_) => ProblemCode::Unavailable,
+        IdentityError::Random(_) => ProblemCode::Internal,
     };
     Problem::new(code, error.to_string())
 }

@@ -1,13 +1,13 @@
-//! What is different between two texts.
+//! Bounded line diffs.
 
 use portcullis_admin::desk::{DiffKind, DiffLine, TextChange};
 use portcullis_core::json::visible_json;
 use similar::{ChangeTag, TextDiff};
 
-/// How many lines are told. More than anyone reads; a stranger may have written more.
+/// Lines of a diff. The texts are untrusted and may be longer.
 const LINES_MAX: usize = 5_000;
 
-/// Compares two texts line by line.
+/// Diffs two texts by line.
 pub(super) fn change(before: Option<String>, after: Option<String>) -> TextChange {
     let (old, new) = (before.as_deref().unwrap_or_default(), after.as_deref().unwrap_or_default());
     let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(200)).diff_lines(old, new);
@@ -23,7 +23,7 @@ pub(super) fn change(before: Option<String>, after: Option<String>) -> TextChang
     TextChange { before, after, lines }
 }
 
-/// Returns JSON over several lines, with nothing hidden in it; another text as it is.
+/// Returns indented JSON with hidden characters escaped; other text unchanged.
 pub(super) fn pretty(text: &str) -> String {
     match serde_json::from_str::<serde_json::Value>(text) {
         Ok(value @ (serde_json::Value::Object(_) | serde_json::Value::Array(_))) => {

@@ -1,12 +1,12 @@
-//! What happens, for whoever watches.
+//! Event subscriptions: calls, approvals, servers, scripts.
 
 use super::overview::micros;
+use super::script_status::{self, ScriptStatuses};
 use super::servers;
-use super::stands::{self, Standing};
-use crate::compose::Composed;
+use crate::compose::ComposedHub;
 use futures::stream;
 use jiff::Timestamp;
-use portcullis_admin::desk::{CallEnd, CallLine, Event, Listener, ServerBrief};
+use portcullis_admin::desk::{AdminEvent, AdminEventStream, CallEnding, CallView, ServerBrief};
 use portcullis_guard::{ApprovalDesk, LiveCall, LiveEvent};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
 
-/// Returns a call as it is shown.
-pub(super) fn line(call: &LiveCall) -> CallLine {
+/// Returns the view of a call.
+pub(super) fn line(call: &LiveCall) -> CallView {
     let decision = call.decision();
-    CallLine {
+    CallView {
         call: call.id(),
         at: Timestamp::try_from(call.at).unwrap_or_default(),
         client: call.client().to_owned(),
@@ -26,7 +26,7 @@ pub(super) fn line(call: &LiveCall) -> CallLine {
         target: call.target().to_owned(),
         effect: call.effect().to_owned(),
         arguments: call.arguments().to_owned(),
-        end: call.end().map(|end| CallEnd {
+        end: call.end().map(|end| CallEnding {
             outcome: end.outcome().to_owned(),
             decision: decision.map(|(decision, _)| decision.to_owned()),
             rule: decision.map(|(_, rule)| rule.to_owned()),
@@ -37,60 +37,63 @@ pub(super) fn line(call: &LiveCall) -> CallLine {
     }
 }
 
-/// One who watches.
-struct Watching {
-    composed: Arc<Composed>,
+/// One subscription.
+struct EventWatcher {
+    composed: Arc<ComposedHub>,
     calls: Receiver<LiveEvent>,
     approvals: watch::Receiver<()>,
     servers: watch::Receiver<()>,
-    /// Nothing where there are no scripts.
-    scripts: Option<watch::Receiver<Standing>>,
-    /// What was told last.
+    /// `None` if the hub has no scripts.
+    scripts: Option<watch::Receiver<ScriptStatuses>>,
+    /// The last sent state.
     waiting: Vec<String>,
     stood: Vec<ServerBrief>,
-    scripts_stood: Standing,
-    /// What is to be told before anything else.
-    next: VecDeque<Event>,
+    scripts_stood: ScriptStatuses,
+    /// Queued events, sent first.
+    next: VecDeque<AdminEvent>,
 }
 
-pub(super) fn listen(composed: &Arc<Composed>, mut scripts: Option<watch::Receiver<Standing>>) -> Listener {
-    let watching = Watching {
+pub(super) fn listen(
+    composed: &Arc<ComposedHub>,
+    mut scripts: Option<watch::Receiver<ScriptStatuses>>,
+) -> AdminEventStream {
+    let watching = EventWatcher {
         composed: composed.clone(),
         calls: composed.handles.live.listen(),
         approvals: composed.handles.approvals.changed(),
-        servers: composed.servers.stands.subscribe(),
+        servers: composed.servers.status_changes.subscribe(),
         waiting: Vec::new(),
         stood: servers::briefs(composed),
         scripts_stood: scripts.as_mut().and_then(|scripts| scripts.borrow_and_update().clone()),
         scripts,
         next: VecDeque::new(),
     };
-    Listener::new(stream::unfold(watching, |mut watching| async move {
+    AdminEventStream::new(stream::unfold(watching, |mut watching| async move {
         let event = watching.event().await?;
         Some((event, watching))
     }))
 }
 
-impl Watching {
-    async fn event(&mut self) -> Option<Event> {
+impl EventWatcher {
+    async fn event(&mut self) -> Option<AdminEvent> {
         loop {
             if let Some(event) = self.next.pop_front() {
                 return Some(event);
             }
             tokio::select! {
                 call = self.calls.recv() => return Some(match call {
-                    // It may have ended meanwhile; that is told when it is its turn.
-                    Ok(LiveEvent::Opened(call)) => Event::CallOpened(CallLine { end: None, ..line(&call) }),
-                    Ok(LiveEvent::Closed(call)) => Event::CallClosed(line(&call)),
-                    Err(RecvError::Lagged(count)) => Event::Missed { count },
+                    // It may have finished meanwhile; that is its own event.
+                    Ok(LiveEvent::Opened(call)) => AdminEvent::CallOpened(CallView { end: None, ..line(&call) }),
+                    Ok(LiveEvent::Closed(call)) => AdminEvent::CallClosed(line(&call)),
+                    Err(RecvError::Lagged(count)) => AdminEvent::Missed { count },
                     Err(RecvError::Closed) => return None,
                 }),
                 changed = self.approvals.changed() => {
                     changed.ok()?;
                     let waiting = pending(self.composed.handles.approvals.clone()).await;
-                    // Told of every change in the folder; most are of other files.
+                    // Every change in the folder wakes this; most are of other files.
                     if waiting != self.waiting {
-                        self.next.push_back(Event::Approvals { waiting: waiting.len() });
+                        self.next.push_back(AdminEvent::Approvals { waiting: waiting.len() });
                         self.waiting = waiting;
                     }
                 }
@@ -98,12 +101,12 @@ impl Watching {
                     changed.ok()?;
                     let stand = servers::briefs(&self.composed);
                     let other = stand.iter().filter(|now| !self.stood.contains(now)).cloned();
-                    self.next.extend(other.map(Event::Server));
+                    self.next.extend(other.map(AdminEvent::Server));
                     self.stood = stand;
                 }
                 stand = next_standing(&mut self.scripts) => {
                     let stand = stand?;
-                    self.next.extend(stands::told(&self.scripts_stood, &stand));
+                    self.next.extend(script_status::script_events(&self.scripts_stood, &stand));
                     self.scripts_stood = stand;
                 }
             }
@@ -111,8 +114,8 @@ impl Watching {
     }
 }
 
-/// Returns how scripts stand when that is not as before.
-async fn next_standing(scripts: &mut Option<watch::Receiver<Standing>>) -> Option<Standing> {
+/// Returns the script states once they differ from the last sent.
+async fn next_standing(scripts: &mut Option<watch::Receiver<ScriptStatuses>>) -> Option<ScriptStatuses> {
     let Some(scripts) = scripts else { return std::future::pending().await };
     scripts.changed().await.ok()?;
     Some(scripts.borrow_and_update().clone())

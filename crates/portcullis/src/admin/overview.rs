@@ -1,10 +1,10 @@
-//! The hub at a glance, and its configuration.
+//! Health, metrics and configuration of the hub.
 
 use super::{HubDesk, blocking, now, servers};
 use crate::config::Config;
 use jiff::Timestamp;
 use portcullis_admin::Problem;
-use portcullis_admin::desk::{Minute, Overview, PartHealth, Settings};
+use portcullis_admin::desk::{ComponentHealth, MinuteSummary, Overview, SettingsView};
 use portcullis_core::{Clock, SystemClock};
 use portcullis_guard::GuessAlert;
 
@@ -13,22 +13,22 @@ impl HubDesk {
         let composed = self.composed.clone();
         let started = self.started;
         let scripts_waiting = match &self.scripts {
-            Some(scripts) => Some(scripts.stands.waiting().await),
+            Some(scripts) => Some(scripts.states.waiting().await),
             None => None,
         };
         blocking(move || {
-            let parts: Vec<PartHealth> = composed
+            let parts: Vec<ComponentHealth> = composed
                 .hub
                 .readiness()
                 .into_iter()
-                .map(|part| PartHealth {
+                .map(|part| ComponentHealth {
                     name: part.component.to_owned(),
                     works: part.state.is_ok(),
                     reason: part.state.err(),
                 })
                 .collect();
             let live = &composed.handles.live;
-            let minute = |minute: portcullis_guard::MinuteCount| Minute {
+            let minute = |minute: portcullis_guard::MinuteStats| MinuteSummary {
                 at: Timestamp::from_second(i64::try_from(minute.began).unwrap_or_default())
                     .unwrap_or_default(),
                 calls: minute.calls,
@@ -56,11 +56,11 @@ impl HubDesk {
         .await
     }
 
-    pub(super) async fn show_settings(&self) -> Result<Settings, Problem> {
+    pub(super) async fn show_settings(&self) -> Result<SettingsView, Problem> {
         let (home, config, composed) = (self.home.clone(), self.config(), self.composed.clone());
         blocking(move || {
             let loaded = Config::load(home.path(), &crate::commands::environment);
-            Ok(Settings {
+            Ok(SettingsView {
                 file: loaded.ok().and_then(|loaded| loaded.path).map(|path| path.display().to_string()),
                 home: home.path().display().to_string(),
                 written: config.shown(),

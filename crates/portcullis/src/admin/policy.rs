@@ -1,36 +1,36 @@
-//! The rules, and what they make of a call.
+//! Policy: list, explain, edit with optimistic concurrency.
 
 use super::{HubDesk, blocking, by, edit_problem, explained, load};
 use crate::cli::PolicyTestArgs;
 use crate::commands::environment;
 use crate::commands::policy::{listed, test};
-use crate::config::{Editing, RuleEdit, WrittenRule, edit_rules, version};
+use crate::config::{ConfigEditLock, NewRule, RuleEdit, edit_rules, version};
 use crate::home::Home;
 use portcullis_admin::Problem;
 use portcullis_admin::desk::{
-    Actor, AddRule, DefaultRule, MoveRule, PolicyAnswer, PolicyShown, PolicyStep, RemoveRule, RuleShown,
-    RuleText, TestPolicy,
+    Actor, AddRule, DefaultRule, MoveRule, PolicyExplanation, PolicyStep, PolicyView, RemoveRule, RuleText,
+    RuleView, TestPolicy,
 };
 use portcullis_core::Origin;
 use serde_json::Value;
 use std::path::Path;
 
 impl HubDesk {
-    pub(super) async fn show_policy(&self) -> Result<PolicyShown, Problem> {
+    pub(super) async fn show_policy(&self) -> Result<PolicyView, Problem> {
         let home = self.home.clone();
         blocking(move || shown(&home)).await
     }
 
-    pub(super) async fn explain_policy(&self, question: TestPolicy) -> Result<PolicyAnswer, Problem> {
+    pub(super) async fn explain_policy(&self, question: TestPolicy) -> Result<PolicyExplanation, Problem> {
         let home = self.home.clone();
         blocking(move || {
             let wanted = question.origin.as_deref().unwrap_or(Origin::Client.as_str());
             let origin = Origin::ALL.into_iter().find(|origin| origin.as_str() == wanted);
             let origin = origin.ok_or_else(|| {
-                Problem::invalid("`origin` is one of client, schedule, script, chat and admin")
+                Problem::invalid("invalid `origin`: expected client, schedule, script, chat or admin")
             })?;
             if question.arguments.as_ref().is_some_and(|arguments| !arguments.is_object()) {
-                return Err(Problem::invalid("`arguments` has to be an object"));
+                return Err(Problem::invalid("`arguments` must be a JSON object"));
             }
             let args = PolicyTestArgs {
                 client: question.client,
@@ -45,7 +45,7 @@ impl HubDesk {
         .await
     }
 
-    pub(super) async fn write_rule(&self, new: AddRule, actor: Actor) -> Result<PolicyShown, Problem> {
+    pub(super) async fn write_rule(&self, new: AddRule, actor: Actor) -> Result<PolicyView, Problem> {
         let AddRule { rule, before, version } = new;
         let comment = format!("Added by {}.", by(&actor));
         self.edit(version, actor, move |count| RuleEdit::Add {
@@ -55,29 +55,30 @@ impl HubDesk {
         .await
     }
 
-    pub(super) async fn take_rule_out(&self, rule: RemoveRule, actor: Actor) -> Result<PolicyShown, Problem> {
+    pub(super) async fn take_rule_out(&self, rule: RemoveRule, actor: Actor) -> Result<PolicyView, Problem> {
         self.edit(rule.version, actor, move |_| RuleEdit::Remove { at: rule.at }).await
     }
 
-    pub(super) async fn move_rule_to(&self, rule: MoveRule, actor: Actor) -> Result<PolicyShown, Problem> {
+    pub(super) async fn move_rule_to(&self, rule: MoveRule, actor: Actor) -> Result<PolicyView, Problem> {
         let MoveRule { from, to, version } = rule;
         self.edit(version, actor, move |_| RuleEdit::Move { from, to }).await
     }
 
-    /// Changes the file, if it is the one that was looked at.
+    /// Edits the file, if its version is the one that was reviewed.
     async fn edit(
         &self,
         seen: String,
         actor: Actor,
         change: impl FnOnce(usize) -> RuleEdit + Send + 'static,
-    ) -> Result<PolicyShown, Problem> {
+    ) -> Result<PolicyView, Problem> {
         let home = self.home.clone();
         blocking(move || {
-            let editing = Editing::of(home.path()).map_err(edit_problem)?;
+            let editing = ConfigEditLock::of(home.path()).map_err(edit_problem)?;
             let count = load(&home)?.config.policy.len();
             if version(home.path()) != seen {
-                return Err(Problem::changed("the configuration was changed meanwhile")
-                    .hint("look at the rules again"));
+                return Err(
+                    Problem::changed("the configuration changed meanwhile").hint("review the rules again")
+                );
             }
             let change = change(count);
             let place = match &change {
@@ -86,19 +87,19 @@ impl HubDesk {
                 RuleEdit::Move { from, to } => *from.max(to),
             };
             if place >= count && !(count == 0 && matches!(change, RuleEdit::Add { at: 0, .. })) {
-                return Err(Problem::not_found(format!("there are {count} rules, counted from 0")));
+                return Err(Problem::not_found(format!("no such rule: there are {count}, numbered from 0")));
             }
             edit_rules(&editing, &environment, &change).map_err(edit_problem)?;
-            tracing::info!(target: "admin", admin = actor.name, "The rules were changed.");
+            tracing::info!(target: "admin", admin = actor.name, "policy rules changed");
             shown(&home)
         })
         .await
     }
 }
 
-fn written(rule: RuleText, comment: String) -> WrittenRule {
+fn written(rule: RuleText, comment: String) -> NewRule {
     let some = |text: Option<String>| text.filter(|text| !text.trim().is_empty());
-    WrittenRule {
+    NewRule {
         tools: rule.tools,
         clients: rule.clients,
         origins: rule.origins,
@@ -120,10 +121,10 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().into_iter().flatten().map(text).collect()
 }
 
-fn shown(home: &Home) -> Result<PolicyShown, Problem> {
+fn shown(home: &Home) -> Result<PolicyView, Problem> {
     let (version, loaded) = (version(home.path()), load(home)?);
     let list = listed(&loaded).map_err(explained)?;
-    let rule = |rule: &Value| RuleShown {
+    let rule = |rule: &Value| RuleView {
         name: text(&rule["name"]),
         place: rule["place"].as_str().map(str::to_owned),
         rule: RuleText {
@@ -151,17 +152,17 @@ fn shown(home: &Home) -> Result<PolicyShown, Problem> {
     };
     let is_toml = |path: &Path| path.extension().is_some_and(|extension| extension == "toml");
     let read_only = loaded.path.as_deref().filter(|path| !is_toml(path));
-    Ok(PolicyShown {
+    Ok(PolicyView {
         version,
         timezone: text(&list["timezone"]),
         rules: list["rules"].as_array().into_iter().flatten().map(rule).collect(),
         defaults: list["defaults"].as_array().into_iter().flatten().map(default).collect(),
         read_only: read_only
-            .map(|path| format!("only TOML can be changed from here, and this is {}", path.display())),
+            .map(|path| format!("only TOML files can be edited here, and this is {}", path.display())),
     })
 }
 
-fn answered(answer: &Value) -> PolicyAnswer {
+fn answered(answer: &Value) -> PolicyExplanation {
     let step = |rule: &Value| {
         let matches = rule["matched"].as_bool()?;
         Some(PolicyStep {
@@ -171,7 +172,7 @@ fn answered(answer: &Value) -> PolicyAnswer {
             why: text(&rule["why"]),
         })
     };
-    PolicyAnswer {
+    PolicyExplanation {
         decision: text(&answer["decision"]),
         rule: text(&answer["rule"]),
         place: answer["place"].as_str().map(str::to_owned),

@@ -1,43 +1,43 @@
-//! Scripts: what may run, and what did.
+//! Scripts: versions, approval, dry runs, past runs.
 
 use super::changes::Change;
 use super::differences::change;
-use super::stands::Stands;
+use super::script_status::ScriptStatusWatcher;
 use super::{blocking, by, done};
 use portcullis_admin::desk::{
-    Actor, Answer, ApproveScript, Capabilities, Done, DryRan, DryRun, RejectScript, RestoreScript,
-    SaveScript, ScriptBrief, ScriptDesk, ScriptProblem, ScriptRun, ScriptText, ScriptVersion, ScriptWhole,
-    Scripts,
+    ActionReceipt, Actor, ApproveScript, DeskFuture, DryRun, DryRunResult, RejectScript, RestoreScript,
+    SaveScript, ScriptBrief, ScriptDesk, ScriptDetail, ScriptGrants, ScriptList, ScriptProblem, ScriptRun,
+    ScriptText, ScriptVersion,
 };
-use portcullis_admin::{Code, Problem};
+use portcullis_admin::{Problem, ProblemCode};
 use portcullis_guard::audit::ChangeLog;
 use portcullis_store::clients::parse_duration;
 use portcullis_store::scripts::{
-    self as store, Approve, Decision, Header, Listed, Looked, Reject, Restore, Run, ScriptError, ScriptName,
-    Seen,
+    self as store, ScriptApproval, ScriptDecision, ScriptError, ScriptHeader, ScriptName, ScriptRejection,
+    ScriptRestoration, ScriptReview, ScriptRunRecord, ScriptSnapshot, ScriptSummary,
 };
-use portcullis_tools::{DeskError, ScriptDesk as Sandbox};
+use portcullis_tools::{ScriptCheckError, ScriptChecker as Sandbox};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The scripts of this hub, with the functions of the command line.
+/// The script desk of this hub.
 pub(super) struct HubScripts {
     desk: Sandbox,
-    pub(super) stands: Arc<Stands>,
+    pub(super) states: Arc<ScriptStatusWatcher>,
     changes: ChangeLog,
 }
 
 impl HubScripts {
     pub(super) fn new(desk: Sandbox, changes: ChangeLog) -> HubScripts {
-        HubScripts { stands: Arc::new(Stands::new(desk.scripts.clone())), desk, changes }
+        HubScripts { states: Arc::new(ScriptStatusWatcher::new(desk.scripts.clone())), desk, changes }
     }
 
-    /// Asks the store about one script, on a thread that may wait.
+    /// Queries the store on the blocking pool.
     async fn ask<T: Send + 'static>(
         &self,
         name: String,
-        question: impl FnOnce(&store::Scripts, &ScriptName) -> Result<T, ScriptError> + Send + 'static,
+        question: impl FnOnce(&store::ScriptStore, &ScriptName) -> Result<T, ScriptError> + Send + 'static,
     ) -> Result<T, Problem> {
         let scripts = self.desk.scripts.clone();
         blocking(move || {
@@ -47,25 +47,25 @@ impl HubScripts {
         .await
     }
 
-    /// As [`HubScripts::ask`], for what changes how a script stands: the page that comes next knows it.
+    /// As [`HubScripts::ask`], for changes: rescans the states, so that the next page shows them.
     async fn order<T: Send + 'static>(
         &self,
         name: String,
-        order: impl FnOnce(&store::Scripts, &ScriptName) -> Result<T, ScriptError> + Send + 'static,
+        order: impl FnOnce(&store::ScriptStore, &ScriptName) -> Result<T, ScriptError> + Send + 'static,
     ) -> Result<T, Problem> {
         let done = self.ask(name, order).await;
-        self.stands.look_again().await;
+        self.states.look_again().await;
         done
     }
 
     async fn brief_of(&self, name: String) -> Result<ScriptBrief, Problem> {
-        self.ask(name, |scripts, name| Ok(brief(&scripts.look(name)?.listed))).await
+        self.ask(name, |scripts, name| Ok(brief(&scripts.review(name)?.listed))).await
     }
 
-    async fn show(&self, name: String) -> Result<ScriptWhole, Problem> {
+    async fn show(&self, name: String) -> Result<ScriptDetail, Problem> {
         let (looked, decisions, runs) = self
             .ask(name, |scripts, name| {
-                Ok((scripts.look(name)?, scripts.decisions(name)?, scripts.runs(name)))
+                Ok((scripts.review(name)?, scripts.decisions(name)?, scripts.runs(name)))
             })
             .await?;
         let text = to_decide(&looked).to_owned();
@@ -73,7 +73,7 @@ impl HubScripts {
             Ok(_) => None,
             Err(error) => Some(script_problem(&error)),
         };
-        let header = Header::of(&text);
+        let header = ScriptHeader::of(&text);
         let had = match &looked.approved {
             Some((decision, _)) => decision.granted.clone(),
             None => looked.listed.granted.clone().unwrap_or_default(),
@@ -83,7 +83,7 @@ impl HubScripts {
             (_, Some((_, source))) => Some(source.clone()),
             (_, None) => None,
         };
-        Ok(ScriptWhole {
+        Ok(ScriptDetail {
             brief: described(brief(&looked.listed), &header),
             change: before
                 .filter(|before| *before != text)
@@ -108,16 +108,19 @@ impl HubScripts {
         let by = by(&actor);
         let brief = self
             .order(name, move |scripts, name| {
-                let looked = scripts.look(name)?;
-                // Held against the version that was looked at: of another one the grants say nothing.
-                let wants = Header::of(looked.version(&approval.sha256)?).wants;
+                let looked = scripts.review(name)?;
+                // Checked against the reviewed version: grants of another one do not apply.
+                let wants = ScriptHeader::of(looked.version(&approval.sha256)?).wants;
                 let granted = granted(&approval.grant, &wants)?;
                 let sha256 = approval.sha256;
-                scripts.approve(name, Approve { sha256, granted, expires, by, seen: Some(approval.seen) })?;
-                Ok(brief(&scripts.look(name)?.listed))
+                scripts.approve(
+                    name,
+                    ScriptApproval { sha256, granted, expires, by, seen: Some(approval.seen) },
+                )?;
+                Ok(brief(&scripts.review(name)?.listed))
             })
             .await?;
-        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "A script was approved.");
+        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "script approved");
         Ok(brief)
     }
 
@@ -131,11 +134,11 @@ impl HubScripts {
         let RejectScript { sha256, reason, seen } = rejection;
         let brief = self
             .order(name, move |scripts, name| {
-                let before = scripts.look(name)?.listed;
-                scripts.reject(name, Reject { sha256, reason, by, seen: Some(seen) })?;
-                match scripts.look(name) {
+                let before = scripts.review(name)?.listed;
+                scripts.reject(name, ScriptRejection { sha256, reason, by, seen: Some(seen) })?;
+                match scripts.review(name) {
                     Ok(looked) => Ok(brief(&looked.listed)),
-                    // What was only proposed is gone.
+                    // A rejected proposal no longer exists.
                     Err(ScriptError::Unknown(_)) => {
                         Ok(ScriptBrief { state: "rejected".to_owned(), ..brief(&before) })
                     }
@@ -143,7 +146,7 @@ impl HubScripts {
                 }
             })
             .await?;
-        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "A script was rejected.");
+        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "script rejected");
         Ok(brief)
     }
 
@@ -151,23 +154,23 @@ impl HubScripts {
         let brief = self
             .order(name, move |scripts, name| {
                 scripts.write(name, &text.text, text.was.as_deref())?;
-                Ok(brief(&scripts.look(name)?.listed))
+                Ok(brief(&scripts.review(name)?.listed))
             })
             .await?;
-        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "A script was written.");
+        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "script saved");
         Ok(brief)
     }
 
-    async fn try_out(&self, run: DryRun) -> Result<DryRan, Problem> {
+    async fn try_out(&self, run: DryRun) -> Result<DryRunResult, Problem> {
         let DryRun { text, function, args } = run;
         match self.desk.try_text(&text, function, &args).await {
-            Ok(ran) => Ok(DryRan {
+            Ok(ran) => Ok(DryRunResult {
                 value: ran.value,
                 printed: ran.printed,
                 problem: None,
                 duration_us: u64::try_from(ran.took.as_micros()).unwrap_or(u64::MAX),
             }),
-            Err(error @ DeskError::Fault { .. }) => Ok(DryRan {
+            Err(error @ ScriptCheckError::Fault { .. }) => Ok(DryRunResult {
                 value: None,
                 printed: String::new(),
                 problem: Some(script_problem(&error)),
@@ -179,26 +182,26 @@ impl HubScripts {
 }
 
 impl ScriptDesk for HubScripts {
-    fn list(&self) -> Answer<'_, Scripts> {
+    fn list(&self) -> DeskFuture<'_, ScriptList> {
         let scripts = self.desk.scripts.clone();
         Box::pin(blocking(move || {
             let all = scripts.list().map_err(problem)?;
-            Ok(Scripts { scripts: all.iter().map(brief).collect() })
+            Ok(ScriptList { scripts: all.iter().map(brief).collect() })
         }))
     }
 
-    fn whole(&self, name: String) -> Answer<'_, ScriptWhole> {
+    fn detail(&self, name: String) -> DeskFuture<'_, ScriptDetail> {
         Box::pin(self.show(name))
     }
 
-    fn version(&self, name: String, sha256: String) -> Answer<'_, ScriptText> {
+    fn version(&self, name: String, sha256: String) -> DeskFuture<'_, ScriptText> {
         Box::pin(self.ask(name, move |scripts, name| {
             let text = scripts.version(name, &sha256)?;
             Ok(ScriptText { sha256, text })
         }))
     }
 
-    fn approve(&self, name: String, approval: ApproveScript, actor: Actor) -> Answer<'_, ScriptBrief> {
+    fn approve(&self, name: String, approval: ApproveScript, actor: Actor) -> DeskFuture<'_, ScriptBrief> {
         let change = Change::new(
             &self.changes,
             &actor,
@@ -208,7 +211,7 @@ impl ScriptDesk for HubScripts {
         Box::pin(change.made(self.give_leave(name, approval, actor)))
     }
 
-    fn reject(&self, name: String, rejection: RejectScript, actor: Actor) -> Answer<'_, ScriptBrief> {
+    fn reject(&self, name: String, rejection: RejectScript, actor: Actor) -> DeskFuture<'_, ScriptBrief> {
         let change = Change::new(
             &self.changes,
             &actor,
@@ -218,12 +221,12 @@ impl ScriptDesk for HubScripts {
         Box::pin(change.made(self.refuse(name, rejection, actor)))
     }
 
-    fn save(&self, name: String, text: SaveScript, actor: Actor) -> Answer<'_, ScriptBrief> {
+    fn save(&self, name: String, text: SaveScript, actor: Actor) -> DeskFuture<'_, ScriptBrief> {
         let change = Change::new(&self.changes, &actor, "scripts.save", json!({ "name": name }));
         Box::pin(change.made(self.write(name, text, actor)))
     }
 
-    fn restore(&self, name: String, version: RestoreScript, actor: Actor) -> Answer<'_, ScriptBrief> {
+    fn restore(&self, name: String, version: RestoreScript, actor: Actor) -> DeskFuture<'_, ScriptBrief> {
         let change = Change::new(
             &self.changes,
             &actor,
@@ -233,36 +236,37 @@ impl ScriptDesk for HubScripts {
         Box::pin(change.made(async move {
             let (by, again) = (by(&actor), name.clone());
             let RestoreScript { sha256, was, seen } = version;
-            let restore = Restore { sha256, by, instead_of: Some(Seen { sha256: was, seen }) };
+            let restore =
+                ScriptRestoration { sha256, by, instead_of: Some(ScriptSnapshot { sha256: was, seen }) };
             self.order(name, move |scripts, name| scripts.restore(name, restore)).await?;
-            tracing::info!(target: "admin", admin = actor.name, script = again, "A script was put back.");
+            tracing::info!(target: "admin", admin = actor.name, script = again, "script restored");
             self.brief_of(again).await
         }))
     }
 
-    fn remove(&self, name: String, actor: Actor) -> Answer<'_, Done> {
+    fn remove(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
         let change = Change::new(&self.changes, &actor, "scripts.remove", json!({ "name": name }));
         Box::pin(change.made(async move {
             let gone =
                 self.order(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
-            tracing::info!(target: "admin", admin = actor.name, script = gone, "A script was removed.");
-            Ok(done(format!("Script `{gone}` is gone. What was decided about it is remembered.")))
+            tracing::info!(target: "admin", admin = actor.name, script = gone, "script removed");
+            Ok(done(format!("Removed script `{gone}`. Its decisions are kept.")))
         }))
     }
 
-    fn dry_run(&self, run: DryRun, _: Actor) -> Answer<'_, DryRan> {
+    fn dry_run(&self, run: DryRun, _: Actor) -> DeskFuture<'_, DryRunResult> {
         Box::pin(self.try_out(run))
     }
 }
 
-/// Returns the text that a decision would be about: what is proposed, else the file.
-fn to_decide(looked: &Looked) -> &str {
+/// Returns the source to decide on: the proposal, or else the file.
+fn to_decide(looked: &ScriptReview) -> &str {
     looked.proposed.as_deref().unwrap_or(&looked.source)
 }
 
-pub(super) fn brief(listed: &Listed) -> ScriptBrief {
+pub(super) fn brief(listed: &ScriptSummary) -> ScriptBrief {
     let state = match &listed.proposal {
-        Some(_) if listed.exists => store::State::Changed,
+        Some(_) if listed.exists => store::ScriptState::Changed,
         _ => listed.state,
     };
     let decision = listed.decision.as_ref();
@@ -274,7 +278,7 @@ pub(super) fn brief(listed: &Listed) -> ScriptBrief {
         description: None,
         author: None,
         version: None,
-        wanted: Capabilities::default(),
+        wanted: ScriptGrants::default(),
         granted: shown(listed.granted.as_ref()),
         proposed_by: listed.proposal.as_ref().map(|proposal| proposal.client.clone()),
         decided_by: decision.map(|decision| decision.by.clone()),
@@ -285,8 +289,8 @@ pub(super) fn brief(listed: &Listed) -> ScriptBrief {
     described(brief, &listed.header)
 }
 
-/// Adds what the comment at the beginning says.
-fn described(brief: ScriptBrief, header: &Header) -> ScriptBrief {
+/// Adds the metadata of the header comment.
+fn described(brief: ScriptBrief, header: &ScriptHeader) -> ScriptBrief {
     let said = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
     ScriptBrief {
         description: said(&header.description),
@@ -297,27 +301,30 @@ fn described(brief: ScriptBrief, header: &Header) -> ScriptBrief {
     }
 }
 
-fn shown(capabilities: Option<&store::Capabilities>) -> Capabilities {
+fn shown(capabilities: Option<&store::ScriptPermissions>) -> ScriptGrants {
     let all = |names: &BTreeSet<String>| names.iter().cloned().collect();
-    capabilities.map_or_else(Capabilities::default, |has| Capabilities {
+    capabilities.map_or_else(ScriptGrants::default, |has| ScriptGrants {
         secrets: all(&has.secrets),
         hosts: all(&has.hosts),
         tools: all(&has.tools),
     })
 }
 
-/// Returns what `all` has and `some` has not.
-fn less(all: &store::Capabilities, some: &store::Capabilities) -> Capabilities {
+/// Returns `all` minus `some`.
+fn less(all: &store::ScriptPermissions, some: &store::ScriptPermissions) -> ScriptGrants {
     let less = |all: &BTreeSet<String>, some: &BTreeSet<String>| all.difference(some).cloned().collect();
-    Capabilities {
+    ScriptGrants {
         secrets: less(&all.secrets, &some.secrets),
         hosts: less(&all.hosts, &some.hosts),
         tools: less(&all.tools, &some.tools),
     }
 }
 
-/// Returns what is given, if the script asks for all of it.
-fn granted(given: &Capabilities, wants: &store::Capabilities) -> Result<store::Capabilities, ScriptError> {
+/// Returns the grants, if the script requests all of them.
+fn granted(
+    given: &ScriptGrants,
+    wants: &store::ScriptPermissions,
+) -> Result<store::ScriptPermissions, ScriptError> {
     let kinds = [
         ("secret", &given.secrets, &wants.secrets),
         ("host", &given.hosts, &wants.hosts),
@@ -327,12 +334,12 @@ fn granted(given: &Capabilities, wants: &store::Capabilities) -> Result<store::C
         if let Some(more) = given.iter().find(|name| !wants.contains(*name)) {
             let more = portcullis_core::json::printable(more);
             return Err(ScriptError::Capabilities(format!(
-                "the script does not ask for the {kind} `{more}`"
+                "the script does not request the {kind} `{more}`"
             )));
         }
     }
     let set = |names: &[String]| names.iter().cloned().collect();
-    Ok(store::Capabilities {
+    Ok(store::ScriptPermissions {
         secrets: set(&given.secrets),
         hosts: set(&given.hosts),
         tools: set(&given.tools),
@@ -340,7 +347,7 @@ fn granted(given: &Capabilities, wants: &store::Capabilities) -> Result<store::C
     })
 }
 
-fn version(decision: &Decision) -> ScriptVersion {
+fn version(decision: &ScriptDecision) -> ScriptVersion {
     ScriptVersion {
         sha256: decision.sha256.clone(),
         at: decision.at,
@@ -349,7 +356,7 @@ fn version(decision: &Decision) -> ScriptVersion {
     }
 }
 
-fn run(run: &Run) -> ScriptRun {
+fn run(run: &ScriptRunRecord) -> ScriptRun {
     ScriptRun {
         at: run.at,
         sha256: run.sha256.clone(),
@@ -359,9 +366,9 @@ fn run(run: &Run) -> ScriptRun {
     }
 }
 
-fn script_problem(error: &DeskError) -> ScriptProblem {
+fn script_problem(error: &ScriptCheckError) -> ScriptProblem {
     let place = match error {
-        DeskError::Fault { place, .. } => place.as_deref(),
+        ScriptCheckError::Fault { place, .. } => place.as_deref(),
         _ => None,
     };
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
@@ -373,12 +380,12 @@ fn script_problem(error: &DeskError) -> ScriptProblem {
     }
 }
 
-fn desk_problem(error: DeskError) -> Problem {
+fn desk_problem(error: ScriptCheckError) -> Problem {
     match error {
-        DeskError::Script(error) => problem(error),
-        DeskError::Fault { told, .. } => Problem::invalid(told),
-        error @ DeskError::TooLarge(_) => Problem::new(Code::TooLarge, error.to_string()),
-        error @ DeskError::Sandbox(_) => Problem::unavailable(error.to_string()),
+        ScriptCheckError::Script(error) => problem(error),
+        ScriptCheckError::Fault { told, .. } => Problem::invalid(told),
+        error @ ScriptCheckError::TooLarge(_) => Problem::new(ProblemCode::TooLarge, error.to_string()),
+        error @ ScriptCheckError::Sandbox(_) => Problem::unavailable(error.to_string()),
     }
 }
 
@@ -390,7 +397,7 @@ fn problem(error: ScriptError) -> Problem {
         | ScriptError::Ambiguous { .. }
         | ScriptError::Capabilities(_)
         | ScriptError::LongReason => Problem::invalid(message),
-        ScriptError::TooLarge { .. } => Problem::new(Code::TooLarge, message),
+        ScriptError::TooLarge { .. } => Problem::new(ProblemCode::TooLarge, message),
         ScriptError::Unknown(_) | ScriptError::NoVersion { .. } => Problem::not_found(message),
         ScriptError::NotThatVersion { .. } => Problem::changed(message),
         ScriptError::NotFile(_)
@@ -401,6 +408,8 @@ fn problem(error: ScriptError) -> Problem {
         | ScriptError::ManyOwnProposals
         | ScriptError::ProposedByAnother(_)
         | ScriptError::Full => Problem::conflict(message),
-        ScriptError::Damaged(_) | ScriptError::Io(_) => Problem::unavailable(message),
+        ScriptError::Damaged(_) | ScriptError::Io(_) | ScriptError::Database(_) => {
+            Problem::unavailable(message)
+        }
     }
 }

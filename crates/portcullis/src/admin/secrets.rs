@@ -1,17 +1,17 @@
-//! Values that agents may use and nobody may read.
+//! Secrets: list, set, change allowed hosts, remove.
 
 use super::{HubDesk, blocking, done};
-use portcullis_admin::desk::{Actor, Done, GrantSecret, SecretShown, Secrets, SetSecret};
-use portcullis_admin::{Code, Problem};
+use portcullis_admin::desk::{ActionReceipt, Actor, GrantSecret, SecretList, SecretView, SetSecret};
+use portcullis_admin::{Problem, ProblemCode};
 use portcullis_store::secrets::{
     Grant, SecretError, SecretInfo, VALUE_BYTES_MIN, check_strength, is_secret_name, vocabulary,
 };
 
 impl HubDesk {
-    pub(super) async fn list_secrets(&self) -> Result<Secrets, Problem> {
+    pub(super) async fn list_secrets(&self) -> Result<SecretList, Problem> {
         let store = self.composed.secrets.clone();
         let all = blocking(move || store.list().map_err(problem)).await?;
-        Ok(Secrets { secrets: all.into_iter().map(|info| self.shown_secret(info)).collect() })
+        Ok(SecretList { secrets: all.into_iter().map(|info| self.shown_secret(info)).collect() })
     }
 
     pub(super) async fn keep_secret(
@@ -19,7 +19,7 @@ impl HubDesk {
         name: String,
         new: SetSecret,
         actor: Actor,
-    ) -> Result<SecretShown, Problem> {
+    ) -> Result<SecretView, Problem> {
         let grants = new.grants.as_deref().map(parsed).transpose()?;
         let (store, live) = (self.composed.secrets.clone(), self.composed.live_secrets.clone());
         let info = blocking(move || {
@@ -30,12 +30,12 @@ impl HubDesk {
                 check_strength(&name, value).map_err(problem)?;
             }
             let info = store.set(&name, &new.value.0, grants).map_err(problem)?;
-            // Masked before anyone can use it.
+            // Redacted before it can be used.
             live.apply();
             Ok(info)
         })
         .await?;
-        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "A secret was set.");
+        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "secret set");
         Ok(self.shown_secret(info))
     }
 
@@ -44,21 +44,21 @@ impl HubDesk {
         name: String,
         grants: GrantSecret,
         actor: Actor,
-    ) -> Result<SecretShown, Problem> {
+    ) -> Result<SecretView, Problem> {
         let grants = parsed(&grants.grants)?;
         let (store, live) = (self.composed.secrets.clone(), self.composed.live_secrets.clone());
         let info = blocking(move || {
             let info = store.set_grants(&name, grants).map_err(problem)?;
-            // One that was pending is registered with this.
+            // Registers a secret that was pending.
             live.apply();
             Ok(info)
         })
         .await?;
-        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "The grants of a secret were changed.");
+        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "secret grants changed");
         Ok(self.shown_secret(info))
     }
 
-    pub(super) async fn forget_secret(&self, name: String, actor: Actor) -> Result<Done, Problem> {
+    pub(super) async fn forget_secret(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
         if !is_secret_name(&name) {
             return Err(problem(SecretError::Unknown(portcullis_core::json::printable(&name))));
         }
@@ -69,14 +69,14 @@ impl HubDesk {
             Ok(info)
         })
         .await?;
-        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "A secret was removed.");
-        Ok(done(format!("Secret `{}` is forgotten, and no longer masked.", info.name)))
+        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "secret removed");
+        Ok(done(format!("Removed secret `{}`; it is no longer redacted.", info.name)))
     }
 }
 
 impl HubDesk {
-    fn shown_secret(&self, info: SecretInfo) -> SecretShown {
-        SecretShown {
+    fn shown_secret(&self, info: SecretInfo) -> SecretView {
+        SecretView {
             last_used: self.composed.secrets.last_used(&info.name),
             name: info.name,
             grants: info.grants.iter().map(Grant::to_string).collect(),
@@ -100,18 +100,20 @@ fn problem(error: SecretError) -> Problem {
         | SecretError::Grant { .. }
         | SecretError::NotAddress(_)
         | SecretError::Ordinary { .. }
-        | SecretError::WeakPassphrase { .. } => Code::Invalid,
-        SecretError::Unknown(_) => Code::NotFound,
+        | SecretError::WeakPassphrase { .. } => ProblemCode::Invalid,
+        SecretError::Unknown(_) => ProblemCode::NotFound,
         SecretError::NotGranted { .. }
         | SecretError::Taken(_)
         | SecretError::Full
-        | SecretError::ManyGrants(_) => Code::Conflict,
-        SecretError::Locked(_) | SecretError::Damaged(_) | SecretError::Io(_) => Code::Unavailable,
-        SecretError::Cipher | SecretError::Random(_) => Code::Internal,
+        | SecretError::ManyGrants(_) => ProblemCode::Conflict,
+        SecretError::Locked(_) | SecretError::Damaged(_) | SecretError::Io(_) | SecretError::Database(_) => {
+            ProblemCode::Unavailable
+        }
+        SecretError::Cipher | SecretError::Random(_) => ProblemCode::Internal,
     };
     let message = match &error {
         SecretError::Name(name) => SecretError::Name(portcullis_core::json::printable(name)).to_string(),
-        SecretError::Weak { .. } => format!("{error}, or take it as it is (`weak`)"),
+        SecretError::Weak { .. } => format!("{error}, or accept the weak value (`weak`)"),
         other => other.to_string(),
     };
     Problem::new(code, message)

@@ -1,9 +1,9 @@
-//! What agents can call, and trying it.
+//! Tools, and calls from the admin page.
 
 use super::HubDesk;
 use super::overview::micros;
 use portcullis_admin::Problem;
-use portcullis_admin::desk::{Actor, ToolShown, Tools, Tried, TryTool};
+use portcullis_admin::desk::{Actor, ToolDetail, ToolList, TryTool, TryToolResult};
 use portcullis_core::json::printable;
 use portcullis_core::{Arguments, Call, CallCtx, Caller, Client, Origin, Scope, Target, ToolDef};
 use portcullis_wire::{Revision, render};
@@ -12,17 +12,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl HubDesk {
-    pub(super) fn list_tools(&self) -> Tools {
+    pub(super) fn list_tools(&self) -> ToolList {
         let all = self.composed.registry.tools();
-        Tools { tools: all.iter().filter(|tool| tool.withheld.is_none()).map(|tool| shown(tool)).collect() }
+        ToolList {
+            tools: all.iter().filter(|tool| tool.withheld.is_none()).map(|tool| shown(tool)).collect(),
+        }
     }
 
-    pub(super) fn show_tool(&self, name: &str) -> Result<ToolShown, Problem> {
+    pub(super) fn show_tool(&self, name: &str) -> Result<ToolDetail, Problem> {
         let all = self.composed.registry.tools();
         let found = all.iter().find(|tool| tool.name == name && tool.withheld.is_none());
         found
             .map(|tool| shown(tool))
-            .ok_or_else(|| Problem::not_found(format!("no tool is named `{}`", printable(name))))
+            .ok_or_else(|| Problem::not_found(format!("no such tool: `{}`", printable(name))))
     }
 
     pub(super) async fn call_tool(
@@ -30,14 +32,14 @@ impl HubDesk {
         name: String,
         TryTool { arguments }: TryTool,
         actor: Actor,
-    ) -> Result<Tried, Problem> {
+    ) -> Result<TryToolResult, Problem> {
         if !arguments.is_object() {
-            return Err(Problem::invalid("`arguments` has to be an object"));
+            return Err(Problem::invalid("`arguments` must be a JSON object"));
         }
         let tools = self.composed.registry.tools();
         let style =
             tools.iter().find(|tool| tool.name == name).map(|tool| tool.error_style).unwrap_or_default();
-        // No client can have such a name.
+        // Not a valid client name, so it cannot collide with one.
         let client = Arc::new(Client {
             name: format!("admin:{}", actor.name),
             scope: Scope::everything(),
@@ -65,7 +67,7 @@ impl HubDesk {
         let reply = match answer {
             Ok(result) => {
                 let result: Value = serde_json::from_slice(&result)
-                    .map_err(|_| Problem::internal("the reply is not JSON, so it is not shown"))?;
+                    .map_err(|_| Problem::internal("the response is not JSON"))?;
                 json!({ "jsonrpc": "2.0", "id": 1, "result": result })
             }
             Err(error) => {
@@ -77,7 +79,7 @@ impl HubDesk {
         let is_error = says_error || reply.get("error").is_some();
         let outcome = word.unwrap_or(if says_error { "tool_error" } else { "ok" });
         let decision = trail.decision.get();
-        Ok(Tried {
+        Ok(TryToolResult {
             call: id.get(),
             request,
             reply,
@@ -90,13 +92,13 @@ impl HubDesk {
     }
 }
 
-fn shown(tool: &ToolDef) -> ToolShown {
-    // What only some clients see is the search itself.
+fn shown(tool: &ToolDef) -> ToolDetail {
+    // `find_tools` is visible to clients with the search view only.
     let family = || match tool.view {
         Some(_) => "search".to_owned(),
         None => tool.name.split('_').next().unwrap_or_default().to_owned(),
     };
-    ToolShown {
+    ToolDetail {
         name: tool.name.clone(),
         title: tool.title.clone(),
         description: tool.description.clone(),

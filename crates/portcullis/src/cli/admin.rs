@@ -10,20 +10,20 @@ pub struct AdminArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum AdminCommand {
-    /// List who may sign in
+    /// List administrators
     List,
-    /// Print a link that lets one person set a password, once and within an hour
+    /// Print a one-time link to set a password, valid for one hour
     Link,
-    /// Take a person's right to sign in back, and end their sessions
+    /// Remove an administrator and end their sessions
     Remove { name: String },
-    /// List the sessions
+    /// List sessions
     Sessions,
-    /// End one session, or all of them
+    /// End one session, or all
     SignOut {
-        /// The id of the session
+        /// Session ID
         #[arg(required_unless_present = "all")]
         id: Option<String>,
-        /// All sessions of everyone
+        /// End all sessions of all administrators
         #[arg(long, conflicts_with = "id")]
         all: bool,
     },

@@ -11,15 +11,15 @@ pub struct McpArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum McpCommand {
-    /// List the configured servers: whether they are used and trusted, and how they are reached
+    /// List configured servers with their state, trust and transport
     #[command(after_help = "\
 Examples:
   portcullis mcp list
   portcullis mcp list --json")]
     List,
-    /// Add a server: connect to it, show what it offers, and trust it if you say so
+    /// Add a server: connect, show its tools, and trust it after confirmation
     ///
-    /// The configuration is changed only if the connection works. A server that nobody trusts offers nothing to agents.
+    /// The configuration is changed only if the connection works. Agents see no tools of an untrusted server.
     #[command(after_help = "\
 Examples:
   portcullis mcp add git -- uvx mcp-server-git --repository ~/code
@@ -27,151 +27,152 @@ Examples:
   portcullis mcp add notes --url https://mcp.example.com/mcp --header 'Authorization=Bearer secret:NOTES_TOKEN'
   portcullis mcp add tasks --url https://tasks.example.com/mcp --oauth")]
     Add(McpAddArgs),
-    /// Take a server out of the configuration, and forget that it was trusted
+    /// Remove a server from the configuration and revoke its trust
     ///
-    /// If somebody was logged in to it, that ends, and its tokens are revoked where that is offered. Its own lines go, and the comment right above them; everything else in the file stays as it is.
+    /// Also logs out and revokes its OAuth tokens if the server supports that. Removes its section and the comment right above it; the rest of the file is unchanged.
     #[command(after_help = "Example: portcullis mcp remove git")]
     Remove {
-        /// Its name in the configuration
+        /// Server name
         name: String,
     },
-    /// Connect to a server once, from here, and tell what it offers or why it does not work
+    /// Connect to a server once and show its tools or the error
     ///
-    /// One that was imported has to be looked at first, with `portcullis mcp trust NAME`.
+    /// An imported server must be reviewed first, with `portcullis mcp trust NAME`.
     #[command(after_help = "Example: portcullis mcp test git")]
     Test {
-        /// Its name in the configuration
+        /// Server name
         name: String,
     },
-    /// Show how the servers stand in the hub that runs on this home
+    /// Show the status of servers in the running hub
     #[command(after_help = "\
 Examples:
   portcullis mcp status
   portcullis mcp status git --json")]
     Status {
-        /// Its name in the configuration; all of them if left out
+        /// Server name [default: all]
         name: Option<String>,
     },
-    /// Let a running hub connect to a server anew
+    /// Restart a server in the running hub
     #[command(after_help = "Example: portcullis mcp reload git")]
     Reload {
-        /// Its name in the configuration
+        /// Server name
         name: String,
     },
-    /// Switch a server on, whatever the configuration says
+    /// Enable a server, overriding the configuration
     ///
-    /// One that was imported has to be looked at first, with `portcullis mcp trust NAME`.
+    /// An imported server must be reviewed first, with `portcullis mcp trust NAME`.
     #[command(after_help = "Example: portcullis mcp enable git")]
     Enable {
-        /// Its name in the configuration
+        /// Server name
         name: String,
     },
-    /// Switch a server off, whatever the configuration says, until it is switched on again
+    /// Disable a server, overriding the configuration, until it is enabled again
     #[command(after_help = "Example: portcullis mcp disable git")]
     Disable {
-        /// Its name in the configuration
+        /// Server name
         name: String,
     },
-    /// Take over servers from the files of other programs; shows what it would do unless `--yes` is given
+    /// Import servers from other applications; dry run unless `--yes` is given
     ///
-    /// What does not fit is left out, with the reason. Reads the files of Claude Desktop, Claude Code (also those for the project of this folder), Cursor, VS Code and
-    /// OpenCode. Tokens in them go into the secret store. Nothing is started: an imported server is switched off until `portcullis mcp trust NAME`.
+    /// Reads the configuration of Claude Desktop, Claude Code (including this folder's project), Cursor, VS Code and OpenCode.
+    /// Entries that cannot be imported are skipped with the reason. Tokens move to the secret store. Nothing is started:
+    /// imported servers stay disabled until `portcullis mcp trust NAME`.
     #[command(after_help = "\
 Examples:
-  portcullis mcp import                      what the usual places hold
+  portcullis mcp import                      preview the usual places
   portcullis mcp import .vscode/mcp.json --yes
   portcullis mcp import ~/.cursor/mcp.json --only github --yes")]
     Import(McpImportArgs),
-    /// Look at what a server offers now, and let that in
+    /// Review a server's tools and expose them to agents
     ///
-    /// What is new or different afterwards waits until you look again. To be looked at it is started, or connected to; one that was imported is shown, and asked about, before that is done for the first time.
+    /// New or changed tools need review again. The review starts or connects to the server; for an imported server, its command is shown and confirmed before the first start.
     #[command(after_help = "\
 Examples:
-  portcullis mcp trust git --diff            what is different, word for word
+  portcullis mcp trust git --diff            show every change
   portcullis mcp trust git --yes
-  portcullis mcp trust git --revoke          nothing of it is let in from now on")]
+  portcullis mcp trust git --revoke          hide all its tools from agents")]
     Trust(McpTrustArgs),
-    /// Log in to a server: prints the address of its login page and waits for the browser to come back
+    /// Log in to a server with OAuth: prints the login URL and waits for the browser redirect
     ///
-    /// A running hub takes the login over at once. What is kept of it is in the secret store.
+    /// A running hub uses the login at once. Tokens are kept in the secret store.
     #[command(after_help = "\
 Examples:
   portcullis mcp auth notes
   portcullis mcp auth notes --open")]
     Auth {
-        /// Its name in the configuration
+        /// Server name
         name: String,
-        /// Open the page in this machine's browser as well
+        /// Also open the URL in this machine's browser
         #[arg(long)]
         open: bool,
     },
-    /// Forget the login of a server, and revoke its tokens where that is offered
+    /// Log out of a server and revoke its tokens if it supports that
     #[command(after_help = "Example: portcullis mcp logout notes")]
     Logout {
-        /// Its name in the configuration
+        /// Server name
         name: String,
     },
 }
 
 #[derive(Debug, Args)]
 pub struct McpAddArgs {
-    /// Letters, digits, `-` and `_`; its tools appear as NAME_tool
+    /// Letters, digits, `-` and `_`; tools appear as NAME_tool
     pub name: String,
-    /// Its environment; `secret:NAME` is a secret and `${NAME}` a variable of the hub's; repeatable
+    /// Environment variable; `secret:NAME` is a secret, `${NAME}` a variable of the hub; repeatable
     #[arg(long = "env", value_name = "KEY=VALUE")]
     pub env: Vec<String>,
-    /// The folder it starts in; one of its own, which no tool can reach, if left out
+    /// Working directory [default: a private folder that no tool can reach]
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub cwd: Option<String>,
-    /// A server that is reached over HTTP
+    /// URL of a remote server (HTTP)
     #[arg(long, conflicts_with_all = ["command", "env"])]
     pub url: Option<String>,
-    /// A header for a server that is reached over HTTP; repeatable
+    /// Header for a remote server; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE", requires = "url")]
     pub headers: Vec<String>,
-    /// Log in there by OAuth, before it is tested
+    /// Log in with OAuth before the connection test
     #[arg(long, requires = "url")]
     pub oauth: bool,
-    /// Milliseconds that a call may take without a sign of progress
+    /// Timeout of a call without progress, in milliseconds
     #[arg(long, value_name = "MS")]
     pub timeout_ms: Option<u64>,
-    /// Trust what it offers without asking
+    /// Trust its tools without confirmation
     #[arg(long)]
     pub yes: bool,
-    /// Only write it down
+    /// Only write the configuration, without connecting
     #[arg(long, conflicts_with = "yes")]
     pub no_test: bool,
-    /// The program and its arguments, after `--`
+    /// Command and arguments, after `--`
     #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct McpImportArgs {
-    /// The file; the usual places if left out
+    /// Configuration file [default: the usual places]
     pub file: Option<PathBuf>,
-    /// Do it
+    /// Import instead of a dry run
     #[arg(long)]
     pub yes: bool,
-    /// Only these servers, by the names they have there; repeatable
+    /// Only this server, by its name in the file; repeatable
     #[arg(long, value_name = "NAME")]
     pub only: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct McpTrustArgs {
-    /// Its name in the configuration
+    /// Server name
     pub name: String,
-    /// Show every difference word for word; where nobody can be asked, look and let nothing in
+    /// Show every change; without a terminal, show only and trust nothing
     #[arg(long)]
     pub diff: bool,
-    /// Show every word of how a new server is started, however long
+    /// Show the full command of a new server, however long
     #[arg(long)]
     pub full: bool,
-    /// Do not ask
+    /// Trust without confirmation
     #[arg(long)]
     pub yes: bool,
-    /// Take trust back instead
+    /// Revoke trust
     #[arg(long, conflicts_with_all = ["diff", "full", "yes"])]
     pub revoke: bool,
 }

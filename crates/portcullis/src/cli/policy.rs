@@ -12,11 +12,11 @@ pub struct PolicyArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
-    /// List the rules in order, and what holds where none matches
+    /// List the rules in order, and the defaults
     List,
-    /// Explain what is decided about a call, and by which rule; nothing is called
+    /// Explain the decision on a call, without calling anything
     ///
-    /// The exit code is the decision: 0 allow, 3 ask, 4 deny. Otherwise 1 is failed, 2 bad usage or configuration.
+    /// The exit code is the decision: 0 allow, 3 ask, 4 deny. Errors: 1 failure, 2 bad usage or configuration.
     #[command(after_help = "\
 Examples:
   portcullis policy test laptop workspace_write
@@ -27,16 +27,16 @@ Examples:
 
 #[derive(Debug, Args)]
 pub struct PolicyTestArgs {
-    /// Name of the client; `stdio.client` (`local`) is who calls on stdio
+    /// Client name; the stdio client is `stdio.client` (`local`)
     pub client: String,
-    /// Name of the tool
+    /// Tool name
     pub tool: String,
-    /// The arguments, a JSON object, to see whether they fit; `-` reads them from standard input
+    /// Arguments as a JSON object, checked against the schema; `-` reads them from stdin
     pub arguments: Option<String>,
-    /// By which way the call comes
+    /// Origin of the call
     #[arg(long, default_value = "client", value_parser = origins())]
     pub origin: Origin,
-    /// When the call comes: 2026-11-15T23:00:00Z, or 2026-11-15T23:00 in the hub's time zone [default: now]
+    /// Time of the call: 2026-11-15T23:00:00Z, or 2026-11-15T23:00 in the hub's time zone [default: now]
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
 }

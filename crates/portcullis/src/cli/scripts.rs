@@ -11,80 +11,80 @@ pub struct ScriptsArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum ScriptsCommand {
-    /// List the scripts and proposals, and how each stands
+    /// List scripts and proposals with their state
     List,
-    /// Show a script, what it wants to use, and what was decided
+    /// Show a script, its requested permissions and the decision
     #[command(after_help = "\
 Examples:
   portcullis scripts show report
-  portcullis scripts show report --diff      what changed since it was approved")]
+  portcullis scripts show report --diff      show changes since the last approval")]
     Show {
         name: String,
-        /// Show what is different from the version that was approved last, or from the file for a proposal
+        /// Show the diff from the last approved version, or from the file for a proposal
         #[arg(long)]
         diff: bool,
-        /// Show another version, by its hash
+        /// Show another version, by hash
         #[arg(long, value_name = "HASH", conflicts_with = "diff")]
         version: Option<String>,
     },
-    /// Let a script run, exactly as it is now
+    /// Approve a script in exactly this version
     ///
-    /// It may use what its comment asks for, unless other grants are given. One byte more or less, and it waits again. What
-    /// an agent proposed becomes a script with its approval.
+    /// It is granted what its header comment requests, unless other grants are given. Any change needs a new approval.
+    /// Approving a proposal of an agent creates the script.
     #[command(after_help = "\
 Examples:
   portcullis scripts approve report --hash 1f3a9c02
   portcullis scripts approve report --hash 1f3a9c02 --secrets API_KEY --hosts api.example.com --expires 30d
-  portcullis scripts approve report --hash 1f3a9c02 --nothing       it may only compute")]
+  portcullis scripts approve report --hash 1f3a9c02 --nothing       grant nothing")]
     Approve(ScriptApproveArgs),
-    /// Refuse a script as it is now; agents are told
+    /// Reject a script in this version
     #[command(
         after_help = "Example: portcullis scripts reject report --hash 1f3a9c02 --reason 'reads too much'"
     )]
     Reject {
         name: String,
-        /// Which version you have looked at: at least eight characters of its hash
+        /// Hash of the version you reviewed, at least eight characters
         #[arg(long)]
         hash: Option<String>,
-        /// Why, in words for the agent
+        /// Reason, sent to the agent
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Show what was decided about a script, and its newest runs
+    /// Show the decisions and latest runs of a script
     History { name: String },
-    /// Put an approved version back in place, with what it was granted then
+    /// Restore an approved version with its grants
     #[command(after_help = "Example: portcullis scripts restore report 1f3a9c02")]
     Restore { name: String, hash: String },
-    /// Run a script as the local client, through every guard
+    /// Run a script as the local client, through all checks
     #[command(after_help = "\
 Examples:
   portcullis scripts run report
   portcullis scripts run weather --function get_weather '\"London\"' 3
-  portcullis scripts run report --dry-run    in the sandbox with nothing granted, approved or not")]
+  portcullis scripts run report --dry-run    run in the sandbox without grants or approval")]
     Run(ScriptRunArgs),
-    /// Check that a file is a script, in the sandbox
+    /// Check the syntax and header of a script file
     Check { file: PathBuf },
 }
 
 #[derive(Debug, Args)]
 pub struct ScriptApproveArgs {
     pub name: String,
-    /// Which version you have looked at: at least eight characters of its hash
+    /// Hash of the version you reviewed, at least eight characters
     #[arg(long)]
     pub hash: Option<String>,
-    /// Secrets that it may use, instead of those it asks for
+    /// Secrets to grant, instead of the requested ones
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub secrets: Option<Vec<String>>,
-    /// Hosts that it may reach, instead of those it asks for
+    /// Hosts to grant, instead of the requested ones
     #[arg(long, value_delimiter = ',', value_name = "HOSTS")]
     pub hosts: Option<Vec<String>>,
-    /// Tools that it may call, instead of those it asks for
+    /// Tools to grant, instead of the requested ones
     #[arg(long, value_delimiter = ',', value_name = "TOOLS")]
     pub tools: Option<Vec<String>>,
-    /// Grant nothing of what it asks for
+    /// Grant nothing
     #[arg(long, conflicts_with_all = ["secrets", "hosts", "tools"])]
     pub nothing: bool,
-    /// When the approval ends, from now: 12h, 30d, 8w
+    /// Lifetime of the approval: 12h, 30d, 8w [default: never expires]
     #[arg(long, value_name = "TIME")]
     pub expires: Option<String>,
 }
@@ -92,12 +92,12 @@ pub struct ScriptApproveArgs {
 #[derive(Debug, Args)]
 pub struct ScriptRunArgs {
     pub name: String,
-    /// The function to call, instead of `main`
+    /// Function to call [default: main]
     #[arg(long)]
     pub function: Option<String>,
-    /// In the sandbox, with no secrets, no network and no tools; whether it is approved or not
+    /// Run in the sandbox without secrets, network or tools; needs no approval
     #[arg(long)]
     pub dry_run: bool,
-    /// What the function is called with, each as JSON; what is no JSON is a text
+    /// Arguments of the function, each as JSON; anything else is a string
     pub args: Vec<String>,
 }

@@ -1,28 +1,29 @@
-//! `portcullis approvals`: what waits for a person's decision, and the decision.
+//! `portcullis approvals`: list, show, approve, reject.
 
-use super::{Opened, open};
+use super::{LoadedHome, open};
 use crate::approvals::{REASON_CHARS_MAX, allow_always};
 use crate::cli::{ApprovalsArgs, ApprovalsCommand, ApproveArgs};
-use crate::home::{Home, make_private};
-use crate::{BadUsage, compose, print};
+use crate::home::Home;
+use crate::{BadUsage, compose, database, print};
 use anyhow::{Result, anyhow};
 use jiff::Timestamp;
 use portcullis_core::SystemClock;
-use portcullis_store::approvals::{Approval, ApprovalError, Approvals, Asked, Lifetimes, Span, Verdict};
+use portcullis_store::approvals::{
+    Approval, ApprovalError, ApprovalLifetimes, ApprovalRequest, ApprovalScope, ApprovalStore,
+    ApprovalVerdict,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// How much of the arguments a list shows.
+/// Characters of the arguments in a list.
 const LIST_CHARS_MAX: usize = 60;
 
 pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded, .. } = open(home)?;
-    let secure = loaded.config.workspace.secure_dir();
-    make_private(&secure)?;
-    let desk = Desk {
-        approvals: Approvals::open(&secure, Arc::new(SystemClock)),
+    let LoadedHome { home, loaded, .. } = open(home)?;
+    let desk = ApprovalsCommandContext {
+        approvals: ApprovalStore::open(&database::open(&loaded.config)?, Arc::new(SystemClock)),
         lifetimes: compose::approval_times(&loaded.config).lifetimes,
         home,
         as_json,
@@ -35,7 +36,7 @@ pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Re
     }
 }
 
-/// Says whether the words were wrong, or the work failed.
+/// Maps an error to bad usage or failure.
 fn explained(error: ApprovalError) -> anyhow::Error {
     match error {
         ApprovalError::Ambiguous(_) => BadUsage(error.to_string()).into(),
@@ -43,14 +44,14 @@ fn explained(error: ApprovalError) -> anyhow::Error {
     }
 }
 
-struct Desk {
-    approvals: Approvals,
-    lifetimes: Lifetimes,
+struct ApprovalsCommandContext {
+    approvals: ApprovalStore,
+    lifetimes: ApprovalLifetimes,
     home: Home,
     as_json: bool,
 }
 
-impl Desk {
+impl ApprovalsCommandContext {
     fn list(&self, all: bool) -> Result<ExitCode> {
         let list = if all { self.approvals.list()? } else { self.approvals.pending()? };
         let now = self.approvals.now();
@@ -58,10 +59,10 @@ impl Desk {
             print::json(&Value::Array(list.iter().map(|approval| shown(approval, now)).collect()));
             return Ok(ExitCode::SUCCESS);
         }
-        let heading = ["ID", "STATE", "CLIENT", "CALL", "EFFECT", "ASKED", "ARGUMENTS"];
+        let heading = ["ID", "STATE", "CLIENT", "CALL", "EFFECT", "REQUESTED", "ARGUMENTS"];
         let mut rows = vec![heading.map(str::to_owned).to_vec()];
         for approval in &list {
-            let Asked { client, kind, target, effect, arguments, .. } = &approval.call;
+            let ApprovalRequest { client, kind, target, effect, arguments, .. } = &approval.call;
             let mut preview: String = arguments.chars().take(LIST_CHARS_MAX).collect();
             if preview.len() < arguments.len() || approval.call.more > 0 {
                 preview.push('…');
@@ -78,7 +79,7 @@ impl Desk {
         }
         print::out(print::table(&rows));
         if list.is_empty() {
-            print::note("Nothing waits for a decision.");
+            print::note("No pending approvals.");
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -89,21 +90,22 @@ impl Desk {
         if self.as_json {
             print::json(&shown(&approval, now));
         } else {
-            print::out(told(&approval, now));
+            print::out(details(&approval, now));
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn approve(&self, args: &ApproveArgs) -> Result<ExitCode> {
         let approval = self.approvals.get(&args.id).map_err(explained)?;
-        let span = if args.session { Span::Session } else { Span::Once };
-        // The rule first: if it cannot be written nothing was decided.
+        let span = if args.session { ApprovalScope::Session } else { ApprovalScope::Once };
+        // The rule first: if it cannot be written, nothing is decided.
         let now = self.approvals.now();
         let allowed = || allow_always(self.home.path(), &approval, now);
         let rule_file = if args.always { allowed()? } else { None };
-        let decided = self.approvals.decide(&approval.id, Verdict::Approve(span), &by(), self.lifetimes);
+        let decided =
+            self.approvals.decide(&approval.id, ApprovalVerdict::Approve(span), &by(), self.lifetimes);
         let approval = decided.map_err(|error| match &rule_file {
-            Some(file) => anyhow!("{error}; but the rule is written, in {file}"),
+            Some(file) => anyhow!("{error}; the rule was already written to {file}"),
             None => explained(error),
         })?;
         if self.as_json {
@@ -112,13 +114,15 @@ impl Desk {
             print::json(&value);
             return Ok(ExitCode::SUCCESS);
         }
-        let Asked { client, kind, target, session, .. } = &approval.call;
+        let ApprovalRequest { client, kind, target, session, .. } = &approval.call;
         let how = match (&rule_file, span) {
-            (Some(file), _) => format!("from now on; the rule is in {file}"),
-            (None, _) if args.always => "from now on; a rule says so already".to_owned(),
-            (None, Span::Once) => format!("once, until {:.0}", approval.expires),
-            (None, Span::Session) if session.is_some() => "until its session ends".to_owned(),
-            (None, Span::Session) => format!("until {:.0}, because it has no session", approval.expires),
+            (Some(file), _) => format!("always; added a rule to {file}"),
+            (None, _) if args.always => "always; a rule already allows it".to_owned(),
+            (None, ApprovalScope::Once) => format!("once, until {:.0}", approval.expires),
+            (None, ApprovalScope::Session) if session.is_some() => "until its session ends".to_owned(),
+            (None, ApprovalScope::Session) => {
+                format!("until {:.0} (the client has no session)", approval.expires)
+            }
         };
         print::line(format!("Client `{client}` may run {kind} `{target}` {how}."));
         Ok(ExitCode::SUCCESS)
@@ -126,29 +130,33 @@ impl Desk {
 
     fn reject(&self, id: &str, reason: Option<String>) -> Result<ExitCode> {
         if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
-            return Err(BadUsage(format!("a reason may have at most {REASON_CHARS_MAX} characters")).into());
+            return Err(BadUsage(format!(
+                "the reason is too long: the limit is {REASON_CHARS_MAX} characters"
+            ))
+            .into());
         }
-        let decided = self.approvals.decide(id, Verdict::Reject { reason }, &by(), self.lifetimes);
+        let decided = self.approvals.decide(id, ApprovalVerdict::Reject { reason }, &by(), self.lifetimes);
         let approval = decided.map_err(explained)?;
         if self.as_json {
             print::json(&shown(&approval, self.approvals.now()));
         } else {
-            let Asked { client, kind, target, .. } = &approval.call;
+            let ApprovalRequest { client, kind, target, .. } = &approval.call;
             print::line(format!("Client `{client}` may not run {kind} `{target}` with these arguments."));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Returns who decides, as the record says it.
+/// Returns who decides, for the record.
 fn by() -> String {
     format!("command line, user {}", rustix::process::getuid().as_raw())
 }
 
-fn told(approval: &Approval, now: Timestamp) -> String {
-    let Asked { client, origin, kind, target, effect, reach, rule, arguments, more, .. } = &approval.call;
+fn details(approval: &Approval, now: Timestamp) -> String {
+    let ApprovalRequest { client, origin, kind, target, effect, reach, rule, arguments, more, .. } =
+        &approval.call;
     let mut text = format!(
-        "{}  {}\n\nclient     {client}, by {origin}\ncall       {kind} {target}\neffect     {effect}, {reach}\nasked by   {rule}\nasked      {:.0}, {}\n",
+        "{}  {}\n\nclient     {client}, origin {origin}\ncall       {kind} {target}\neffect     {effect}, {reach}\nrule       {rule}\nrequested  {:.0}, {}\n",
         approval.id,
         approval.stage(now),
         approval.asked,
@@ -158,13 +166,13 @@ fn told(approval: &Approval, now: Timestamp) -> String {
     if let Some(decided) = &approval.decided {
         let span = decided.span.map_or_else(String::new, |span| format!(", {}", span.as_str()));
         let reason = decided.reason.as_ref().map_or_else(String::new, |reason| {
-            format!(", because: {}", portcullis_core::json::visible(reason))
+            format!(", reason: {}", portcullis_core::json::visible(reason))
         });
         text.push_str(&format!("decided    {:.0} by {}{span}{reason}\n", decided.at, decided.by));
     }
     text.push_str(&format!("\n{arguments}\n"));
     if *more > 0 {
-        text.push_str(&format!("… and {more} characters more, which are not kept\n"));
+        text.push_str(&format!("… truncated: {more} more characters are not stored\n"));
     }
     text
 }
@@ -179,8 +187,9 @@ fn ago(then: Timestamp, now: Timestamp) -> String {
 }
 
 fn shown(approval: &Approval, now: Timestamp) -> Value {
-    let Asked { digest, client, origin, kind, target, effect, reach, rule, arguments, more, .. } =
-        &approval.call;
+    let ApprovalRequest {
+        digest, client, origin, kind, target, effect, reach, rule, arguments, more, ..
+    } = &approval.call;
     json!({
         "id": approval.id,
         "state": approval.stage(now).as_str(),
@@ -199,7 +208,7 @@ fn shown(approval: &Approval, now: Timestamp) -> Value {
         "decided": approval.decided.as_ref().map(|decided| json!({
             "at": decided.at.to_string(),
             "by": decided.by,
-            "for": decided.span.map(Span::as_str),
+            "for": decided.span.map(ApprovalScope::as_str),
             "reason": decided.reason,
         })),
     })

@@ -1,14 +1,14 @@
-//! `portcullis audit`: read the log of every call, and check that nobody changed it.
+//! `portcullis audit`: tail, search and verify the audit log.
 //!
-//! The files are read as they are, whether a hub runs or not.
+//! Reads the files directly, whether or not a hub runs.
 
-use super::{Ending, Opened, block_on, open};
+use super::{LoadedHome, ShutdownSignals, block_on, open};
 use crate::cli::{AuditArgs, AuditCommand, SearchArgs};
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_core::{Clock, Pattern, SystemClock};
 use portcullis_guard::AuditSettings;
-use portcullis_guard::audit::{self, Fault, VerifyError};
+use portcullis_guard::audit::{self, LogDefect, VerifyError};
 use portcullis_store::clients::parse_duration;
 use serde::Deserialize;
 use serde_json::json;
@@ -17,13 +17,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How many lines `tail` holds at most.
+/// Maximum lines of `tail`.
 const TAIL_LINES_MAX: usize = 100_000;
-/// How often `tail --follow` looks for new lines.
+/// Poll interval of `tail --follow`.
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(home: Option<&Path>, args: AuditArgs, as_json: bool) -> Result<ExitCode> {
-    let Opened { loaded, .. } = open(home)?;
+    let LoadedHome { loaded, .. } = open(home)?;
     let settings = AuditSettings::in_folder(&loaded.config.workspace.secure_dir());
     match args.command {
         AuditCommand::Tail { lines, follow } => tail(&settings, lines, follow, as_json),
@@ -47,14 +47,14 @@ fn tail(settings: &AuditSettings, count: usize, follow: bool, as_json: bool) -> 
         return Ok(ExitCode::SUCCESS);
     }
     block_on(async move {
-        let mut ending = Ending::new()?;
+        let mut ending = ShutdownSignals::new()?;
         loop {
-            // A whole file may be waiting: it goes on at once while there is more.
+            // Reads on at once while there is more.
             if later.poll(&mut |line| table.row(line)).context("the audit log")?.is_break() {
                 return Ok(ExitCode::SUCCESS);
             }
             tokio::select! {
-                () = ending.told() => return Ok(ExitCode::SUCCESS),
+                () = ending.received() => return Ok(ExitCode::SUCCESS),
                 () = tokio::time::sleep(FOLLOW_EVERY) => {}
             }
         }
@@ -82,32 +82,32 @@ fn verify(settings: &AuditSettings, as_json: bool) -> ExitCode {
         }
         (Ok(verified), false) => {
             print::line(format!(
-                "The audit log is as it was written: {} records in {} files, held against {} anchors.",
+                "The audit log is intact: {} records in {} files, checked against {} anchors.",
                 verified.records, verified.files, verified.anchors
             ));
             if verified.torn > 0 {
-                print::line(format!("{} times a line was cut off by a crash, and marked.", verified.torn));
+                print::line(format!("{} torn records (crash during a write), all marked.", verified.torn));
             }
             if verified.unfinished_bytes > 0 {
-                print::line(format!("It ends in an unfinished line of {} bytes.", verified.unfinished_bytes));
+                print::line(format!("The last record is incomplete ({} bytes).", verified.unfinished_bytes));
             }
             return ExitCode::SUCCESS;
         }
         (Err(VerifyError::Fault(fault)), true) => {
-            let Fault { file, line, seq, problem } = fault;
+            let LogDefect { file, line, seq, problem } = fault;
             let place = json!({ "file": file, "line": line, "seq": seq, "problem": problem });
             print::json(&json!({ "ok": false, "first_bad": place }));
         }
         (Err(error), true) => print::json(&json!({ "ok": false, "error": error.to_string() })),
         (Err(VerifyError::Fault(fault)), false) => {
-            print::note(format!("error: the audit log was changed: {fault}"));
+            print::note(format!("error: the audit log was modified: {fault}"));
         }
         (Err(error), false) => print::note(format!("error: the audit log cannot be verified: {error}")),
     }
     ExitCode::FAILURE
 }
 
-/// What a table shows of a line.
+/// The columns of a record.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Entry {
@@ -145,16 +145,14 @@ impl Entry {
             parts.push(format!("({decision} by {rule}{})", approval.unwrap_or_default()));
         }
         parts.extend(self.args.clone());
-        parts.extend(self.lost.map(|lost| format!("{lost} records were lost here")));
-        parts.extend(self.previous.as_ref().map(|previous| format!("goes on from {previous}")));
-        parts.extend(
-            self.torn_bytes.map(|bytes| format!("{bytes} bytes before this were cut off by a crash")),
-        );
+        parts.extend(self.lost.map(|lost| format!("{lost} records lost")));
+        parts.extend(self.previous.as_ref().map(|previous| format!("continues {previous}")));
+        parts.extend(self.torn_bytes.map(|bytes| format!("torn record before this: {bytes} bytes")));
         parts.join(" ")
     }
 }
 
-/// Prints rows as they come: columns have a usual width, and a long cell moves what comes after it.
+/// Prints rows as they arrive, with fixed column widths; a long cell shifts the rest.
 struct Table {
     as_json: bool,
     begun: bool,
@@ -165,13 +163,13 @@ impl Table {
         Table { as_json, begun: false }
     }
 
-    /// Prints one line of the log. Breaks when nobody reads any more.
+    /// Prints one record. Breaks when the output is closed.
     fn row(&mut self, line: &[u8]) -> ControlFlow<()> {
         if self.as_json {
             return print::json_row(&String::from_utf8_lossy(line));
         }
         if !std::mem::replace(&mut self.begun, true) {
-            set(["TIME", "SEQ", "PHASE", "CLIENT", "ORIGIN", "TOOL", "WHAT"].map(str::to_owned))?;
+            set(["TIME", "SEQ", "PHASE", "CLIENT", "ORIGIN", "TOOL", "DETAILS"].map(str::to_owned))?;
         }
         let Some(entry) = Entry::read(line) else {
             let text = String::from_utf8_lossy(line);
@@ -189,7 +187,7 @@ fn set([time, seq, phase, client, origin, target, details]: [String; 7]) -> Cont
     print::row(row.trim_end())
 }
 
-/// Which records are searched for. What is `None` takes all.
+/// Search filter. `None` matches everything.
 struct Filter {
     tools: Option<Pattern>,
     clients: Option<Pattern>,
@@ -219,14 +217,14 @@ impl Filter {
     }
 }
 
-/// Reads a time: so long ago, or a date with a time.
+/// Parses a duration ago, or a timestamp.
 pub(crate) fn since(name: &str, text: &str, clock: &dyn Clock) -> Result<jiff::Timestamp> {
     if let Ok(time) = text.parse() {
         return Ok(time);
     }
     let bad = |_| {
         let text = portcullis_core::json::printable(text);
-        BadUsage(format!("`{name} {text}` is no time; expected 30m, 1h, 7d or 2026-07-28T12:00:00Z"))
+        BadUsage(format!("invalid time `{name} {text}`: expected 30m, 1h, 7d or 2026-07-28T12:00:00Z"))
     };
     let ago = parse_duration(text).map_err(bad)?;
     let now = jiff::Timestamp::try_from(clock.now()).context("the clock")?;
@@ -273,9 +271,9 @@ mod tests {
                 r#"{"phase":"end","outcome":"ok","bytes":4,"duration_us":1500,"decision":"allow","rule":"default:read"}"#,
                 "ok 4 bytes 1.5 ms (allow by default:read)",
             ),
-            (r#"{"phase":"gap","lost":3}"#, "3 records were lost here"),
-            (r#"{"phase":"file","previous":"audit.000001.jsonl"}"#, "goes on from audit.000001.jsonl"),
-            (r#"{"phase":"torn","torn_bytes":9}"#, "9 bytes before this were cut off by a crash"),
+            (r#"{"phase":"gap","lost":3}"#, "3 records lost"),
+            (r#"{"phase":"file","previous":"audit.000001.jsonl"}"#, "continues audit.000001.jsonl"),
+            (r#"{"phase":"torn","torn_bytes":9}"#, "torn record before this: 9 bytes"),
         ] {
             assert_eq!(entry(line).details(), expected);
         }

@@ -1,24 +1,22 @@
-//! `portcullis clients`: who may call, and what.
+//! `portcullis clients`: add, list, revoke.
 
-use super::{Opened, environment, open, url_of};
+use super::{LoadedHome, environment, open, url_of};
 use crate::cli::{AddArgs, ClientsArgs, ClientsCommand, TransportArg};
 use crate::config::Config;
-use crate::home::{Home, make_private};
-use crate::install::{ClientApp, Endpoint, Places, Platform, Transport};
-use crate::{BadUsage, print};
+use crate::home::Home;
+use crate::install::{ClientApp, ClientFolders, Endpoint, Platform, Transport};
+use crate::{BadUsage, database, print};
 use anyhow::{Context, Result};
 use portcullis_core::{EffectSet, Secret, SystemClock};
-use portcullis_store::clients::{ClientInfo, Directory, IdentityError, NewClient, parse_duration};
+use portcullis_store::clients::{ClientDirectory, ClientInfo, IdentityError, NewClient, parse_duration};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 pub(crate) fn run(home: Option<&Path>, args: ClientsArgs, as_json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded, .. } = open(home)?;
-    let secure = loaded.config.workspace.secure_dir();
-    make_private(&secure)?;
-    let directory = Directory::open(&secure, Arc::new(SystemClock)).context("the list of clients")?;
+    let LoadedHome { home, loaded, .. } = open(home)?;
+    let directory = ClientDirectory::open(&database::open(&loaded.config)?, Arc::new(SystemClock));
     match args.command.unwrap_or(ClientsCommand::List) {
         ClientsCommand::Add(args) => add(&home, &loaded.config, &directory, args, as_json),
         ClientsCommand::List => list(&directory, as_json),
@@ -26,7 +24,7 @@ pub(crate) fn run(home: Option<&Path>, args: ClientsArgs, as_json: bool) -> Resu
     }
 }
 
-/// Says whether the words were wrong, or the work failed.
+/// Maps an error to bad usage or failure.
 fn explained(error: IdentityError) -> anyhow::Error {
     match error {
         IdentityError::Name(_)
@@ -41,7 +39,7 @@ fn explained(error: IdentityError) -> anyhow::Error {
 fn add(
     home: &Home,
     config: &Config,
-    directory: &Directory,
+    directory: &ClientDirectory,
     args: AddArgs,
     as_json: bool,
 ) -> Result<ExitCode> {
@@ -50,7 +48,7 @@ fn add(
     let allow = if args.allow.is_empty() { vec!["*".to_owned()] } else { args.allow };
     let effects = if args.effects.is_empty() { EffectSet::ALL } else { args.effects.into_iter().collect() };
     if args.name == config.stdio.client {
-        let reason = format!("`{}` is who calls on stdio (`stdio.client`); choose another name", args.name);
+        let reason = format!("`{}` is the stdio client (`stdio.client`); choose another name", args.name);
         return Err(BadUsage(reason).into());
     }
     let url = url_of(config.http.listen);
@@ -62,12 +60,15 @@ fn add(
         print::json_showing(&shown(&info), &[("token", Some(token.expose()))]);
     } else {
         let (name, token) = (&info.name, token.expose());
-        let text =
-            format!("Client `{name}` may call {url} with this token. It is shown only now:\n\n  {token}\n\n");
+        let text = format!(
+            "Added client `{name}` for {url}. Copy the token now; it is not shown again:\n\n  {token}\n\n"
+        );
         print::out_showing(text, token);
         if args.install.is_empty() {
             let names = ClientApp::ALL.map(ClientApp::as_str).join("|");
-            print::line(format!("An application's own configuration: clients add NAME --install {names}"));
+            print::line(format!(
+                "To configure an application: portcullis clients add NAME --install {names}"
+            ));
         }
     }
     installed.map(|()| ExitCode::SUCCESS)
@@ -84,7 +85,7 @@ fn install_all(
     if apps.is_empty() {
         return Ok(());
     }
-    let places = Places::from_env(Platform::current(), &environment)?;
+    let places = ClientFolders::from_env(Platform::current(), &environment)?;
     let endpoint = Endpoint::of_this_program(home.path(), url, token);
     for app in apps {
         let wanted = transport.map_or(Transport::Http, Transport::from);
@@ -92,25 +93,21 @@ fn install_all(
             print::note(note);
         }
         let plan = app.plan(wanted, &endpoint, &places).with_context(|| {
-            format!("{}; to paste by hand:\n{}", app.as_str(), app.snippet(wanted, &endpoint))
+            format!("{}; paste it yourself:\n{}", app.as_str(), app.snippet(wanted, &endpoint))
         })?;
         if plan.is_done() {
-            print::note(format!("{}: nothing to change", plan.path.display()));
+            print::note(format!("{}: no changes needed", plan.path.display()));
             continue;
         }
         print::note_showing(plan.diff(), token.expose());
-        // Without anyone to ask, the command itself is the answer: it names the application.
-        if !yes && print::confirm("Make this change?")? == Some(false) {
-            print::note("Left as it is.");
+        // Without a terminal, naming the application is the confirmation.
+        if !yes && print::confirm("Apply this change?")? == Some(false) {
+            print::note("No changes made.");
             continue;
         }
         match plan.apply(&SystemClock)? {
             Some(backup) => {
-                print::note(format!(
-                    "Changed {}; the old file is {}.",
-                    plan.path.display(),
-                    backup.display()
-                ));
+                print::note(format!("Changed {}; backup: {}.", plan.path.display(), backup.display()));
             }
             None => print::note(format!("Wrote {}.", plan.path.display())),
         }
@@ -132,7 +129,7 @@ fn shown(info: &ClientInfo) -> Value {
     })
 }
 
-fn list(directory: &Directory, as_json: bool) -> Result<ExitCode> {
+fn list(directory: &ClientDirectory, as_json: bool) -> Result<ExitCode> {
     let clients = directory.list()?;
     if as_json {
         print::json(&Value::Array(clients.iter().map(shown).collect()));
@@ -160,17 +157,17 @@ fn list(directory: &Directory, as_json: bool) -> Result<ExitCode> {
     }
     print::out(print::table(&rows));
     if clients.is_empty() {
-        print::note("No clients; `portcullis clients add NAME` makes one.");
+        print::note("No clients yet. Add one: portcullis clients add NAME");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn revoke(directory: &Directory, name: &str, as_json: bool) -> Result<ExitCode> {
+fn revoke(directory: &ClientDirectory, name: &str, as_json: bool) -> Result<ExitCode> {
     let info = directory.revoke(name).map_err(explained)?;
     if as_json {
         print::json(&json!({ "revoked": info.name }));
     } else {
-        print::line(format!("Client `{}` has no access any more.", info.name));
+        print::line(format!("Revoked client `{}`.", info.name));
     }
     Ok(ExitCode::SUCCESS)
 }

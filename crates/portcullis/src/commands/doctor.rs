@@ -1,28 +1,29 @@
-//! `portcullis doctor`: what works, what does not, and what to do about it.
+//! `portcullis doctor`: health checks, each with a fix.
 
-mod outside;
+mod outbound;
 mod scripts;
 mod servers;
 
-use super::{block_on, environment, link::Link};
+use super::{block_on, environment, hub_client::HubClient};
 use crate::config::Config;
+use crate::database;
 use crate::home::Home;
-use crate::secrets::{self, Asking};
-use crate::{print, voice};
+use crate::secrets::{self, PassphrasePrompt};
+use crate::{output_redaction, print};
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
 use portcullis_server::local;
-use portcullis_store::approvals::Approvals;
-use portcullis_store::clients::Directory;
+use portcullis_store::approvals::ApprovalStore;
+use portcullis_store::clients::ClientDirectory;
 use portcullis_store::secrets::{SecretError, SecretStore};
-use portcullis_tools::{GitProblem, look_at_repository};
+use portcullis_tools::{GitError, look_at_repository};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// One thing that was looked at.
+/// Result of one check.
 struct Finding {
     what: &'static str,
     state: State,
@@ -30,7 +31,7 @@ struct Finding {
 
 enum State {
     Good(String),
-    /// Works, but should be looked at.
+    /// Works, but needs attention.
     Warning(String),
     Bad {
         problem: String,
@@ -60,13 +61,14 @@ pub(crate) fn run(home: Option<&Path>, as_json: bool) -> Result<ExitCode> {
 
 fn look_at_home(path: &Path) -> State {
     match std::fs::metadata(path) {
-        Err(_) => State::Good(format!("{} (not there yet; the first start makes it)", path.display())),
+        Err(_) => State::Good(format!("{} (does not exist yet; created at the first start)", path.display())),
         Ok(metadata) if !metadata.is_dir() => {
             bad(format!("{} is not a folder", path.display()), "choose another with `--home DIR`")
         }
-        Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => {
-            State::Warning(format!("{} was open to other users; it is closed now", path.display()))
-        }
+        Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => State::Warning(format!(
+            "{} was accessible to other users; its permissions are fixed now",
+            path.display()
+        )),
         Ok(_) => State::Good(path.display().to_string()),
     }
 }
@@ -75,7 +77,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let config = match Config::load(home.path(), &environment) {
         Ok(loaded) => {
-            voice::works_on(home, &loaded.config);
+            output_redaction::set_home(home, &loaded.config);
             let place = loaded.path.map_or("defaults".to_owned(), |path| path.display().to_string());
             findings.push(Finding { what: "config", state: State::Good(place) });
             let warnings = loaded.warnings.into_iter();
@@ -87,7 +89,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
                 what: "config",
                 state: bad(
                     problem.to_string(),
-                    "correct the file; `portcullis init --force` writes a fresh one",
+                    "fix the file, or write a new one with `portcullis init --force`",
                 ),
             });
             findings.extend(each);
@@ -99,8 +101,9 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     findings.push(Finding { what: "approvals", state: look_at_approvals(&config) });
     findings.push(Finding { what: "vault", state: look_at_vault(&config)? });
     findings.push(Finding { what: "scripts", state: scripts::look(&config)? });
-    let store = secrets::open(home, &config, Arc::new(SystemClock), Asking::Never)?;
-    findings.extend(outside::look(&config, &store));
+    let database = database::open_to_look(&config).or_else(|_| database::in_memory())?;
+    let store = secrets::open(home, &config, &database, Arc::new(SystemClock), PassphrasePrompt::Never)?;
+    findings.extend(outbound::look(&config, &store));
     findings.push(Finding { what: "secrets", state: look_at_secrets(&store) });
     let hub = look_at_hub(home, &config)?;
     if !config.mcp.is_empty() {
@@ -122,19 +125,24 @@ fn look_at_workspace(config: &Config) -> State {
     }
 }
 
+/// What to do about rows that cannot be read.
+const RESTORE: &str = "`portcullis store check` says more; stop the hub and restore a backup";
+
+fn unreadable(error: &anyhow::Error) -> State {
+    bad(format!("{error:#}"), RESTORE)
+}
+
 fn look_at_clients(config: &Config) -> State {
     let secure = config.workspace.secure_dir();
     if !secure.is_dir() {
-        return State::Good("none yet; the first start makes one".to_owned());
+        return State::Good("none yet; the first start creates one".to_owned());
     }
-    let clients = Directory::open(&secure, Arc::new(SystemClock)).and_then(|directory| directory.list());
+    let clients = database::open(config)
+        .and_then(|database| Ok(ClientDirectory::open(&database, Arc::new(SystemClock)).list()?));
     match clients {
-        Err(error) => bad(
-            error.to_string(),
-            "restore `clients.json` from a backup, or move it away and add the clients anew",
-        ),
+        Err(error) => unreadable(&error),
         Ok(clients) if clients.is_empty() => {
-            State::Warning("none, so nobody can use HTTP; `portcullis clients add NAME`".to_owned())
+            State::Warning("none, so HTTP is unusable; run `portcullis clients add NAME`".to_owned())
         }
         Ok(clients) => {
             let expired: Vec<&str> = clients
@@ -151,23 +159,25 @@ fn look_at_clients(config: &Config) -> State {
 }
 
 fn look_at_approvals(config: &Config) -> State {
-    let approvals = Approvals::open(&config.workspace.secure_dir(), Arc::new(SystemClock));
-    match approvals.pending() {
+    let database = match database::open_to_look(config) {
+        Ok(database) => database,
+        Err(error) => return unreadable(&error),
+    };
+    match ApprovalStore::open(&database, Arc::new(SystemClock)).pending() {
         Ok(pending) if pending.is_empty() => State::Good("nothing waits for a decision".to_owned()),
         Ok(pending) => {
-            State::Good(format!("{} wait for a decision; `portcullis approvals` shows them", pending.len()))
+            State::Good(format!("{} pending; list them with `portcullis approvals`", pending.len()))
         }
-        Err(error) => bad(
-            error.to_string(),
-            "restore `approvals.json` from a backup, or move it away: what waited has to ask again",
-        ),
+        Err(error) => bad(error.to_string(), RESTORE),
     }
 }
 
-/// Does not ask the remote: whether that is there is not ours to say.
+/// Does not contact the remote.
 fn look_at_vault(config: &Config) -> Result<State> {
     let Some(vault) = &config.vault else {
-        return Ok(State::Good("off; `[vault]` in the configuration turns the vault_* tools on".to_owned()));
+        return Ok(State::Good(
+            "off; add `[vault]` to the configuration to enable the vault_* tools".to_owned(),
+        ));
     };
     let path = vault.path.display();
     let Some(sync) = &vault.sync else {
@@ -185,16 +195,16 @@ fn look_at_vault(config: &Config) -> Result<State> {
     })
 }
 
-fn vault_advice(problem: &GitProblem) -> &'static str {
+fn vault_advice(problem: &GitError) -> &'static str {
     match problem {
-        GitProblem::Missing => "install git (Debian: `apt-get install git`), or turn `vault.auto_sync` off",
-        GitProblem::Old(_) => "install a newer git, or turn `vault.auto_sync` off",
-        GitProblem::NotARepository => {
-            "make it one (`git init`, then pull), or choose an empty folder, into which the hub clones"
+        GitError::Missing => "install git (Debian: `apt-get install git`), or turn `vault.auto_sync` off",
+        GitError::Old(_) => "install a newer git, or turn `vault.auto_sync` off",
+        GitError::NotARepository => {
+            "run `git init` and pull, or choose an empty folder, into which the hub clones"
         }
-        GitProblem::Elsewhere => "choose a folder with a repository of its own",
-        GitProblem::Settings(_) => "remove them from `.git/config`; the hub starts no program but git",
-        _ => "look at the repository with `git status`, or turn `vault.auto_sync` off",
+        GitError::Elsewhere => "choose a folder with a repository of its own",
+        GitError::Settings(_) => "remove them from `.git/config`; the hub starts no program but git",
+        _ => "check the repository with `git status`, or turn `vault.auto_sync` off",
     }
 }
 
@@ -204,11 +214,11 @@ fn look_at_secrets(store: &SecretStore) -> State {
         Ok(secrets) => State::Good(format!("{} secrets", secrets.len())),
         Err(error @ SecretError::Locked(_)) => bad(
             format!("locked: {error}"),
-            "put the key in place, or name it with PORTCULLIS_KEY_FILE or PORTCULLIS_PASSPHRASE_FILE; what needs no secret works",
+            "restore the key, or set PORTCULLIS_KEY_FILE or PORTCULLIS_PASSPHRASE_FILE; everything that needs no secret still works",
         ),
         Err(error) => bad(
             error.to_string(),
-            "restore `secrets.pcs` from a backup, or move it away and set the secrets anew; what needs no secret works",
+            "stop the hub and restore a backup of the database; everything that needs no secret still works",
         ),
     }
 }
@@ -217,7 +227,7 @@ fn look_at_hub(home: &Home, config: &Config) -> Result<State> {
     let running = local::claim(home.path())?.is_none();
     if !running {
         let address = config.http.listen;
-        // Only to see whether it could: let go at once.
+        // Only a check: released at once.
         return Ok(match std::net::TcpListener::bind(address) {
             Ok(_) => State::Good(format!("not running; {address} is free")),
             Err(error) => bad(
@@ -227,12 +237,12 @@ fn look_at_hub(home: &Home, config: &Config) -> Result<State> {
         });
     }
     let tools = block_on(async {
-        let mut link = Link::open(home, config).await?;
+        let mut link = HubClient::open(home, config).await?;
         link.list("tools/list", "tools").await
     })?;
     Ok(match tools {
         Ok(tools) => State::Good(format!("running, {} tools", tools.len())),
-        Err(error) => bad(format!("running, but: {error:#}"), "look at its log, or restart it"),
+        Err(error) => bad(format!("running, but: {error:#}"), "check the hub's log, or restart it"),
     })
 }
 

@@ -1,4 +1,4 @@
-//! `portcullis init`: a commented configuration file.
+//! `portcullis init`: writes a commented configuration file.
 
 use super::environment;
 use crate::cli::InitArgs;
@@ -13,8 +13,8 @@ use std::process::ExitCode;
 pub(crate) fn run(home: Option<&Path>, args: &InitArgs, json: bool) -> Result<ExitCode> {
     let home = Home::open(Home::locate(home, environment)?)?;
     let path = home.path().join("portcullis.toml");
-    // Whoever else changes the configuration at this moment is waited for.
-    let _editing = config::Editing::of(home.path())?;
+    // Waits for a concurrent edit.
+    let _editing = config::ConfigEditLock::of(home.path())?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).mode(0o600);
     if args.force {
@@ -24,7 +24,7 @@ pub(crate) fn run(home: Option<&Path>, args: &InitArgs, json: bool) -> Result<Ex
     }
     let mut file = options.open(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            anyhow!("`{}` is there already; edit it, or replace it with `--force`", path.display())
+            anyhow!("`{}` already exists; edit it, or overwrite it with `--force`", path.display())
         }
         _ => anyhow!("cannot write `{}`: {error}", path.display()),
     })?;
@@ -34,7 +34,7 @@ pub(crate) fn run(home: Option<&Path>, args: &InitArgs, json: bool) -> Result<Ex
     if json {
         print::json(&serde_json::json!({ "config": path }));
     } else {
-        print::line(format!("Wrote {}. A running hub follows changes to it.", path.display()));
+        print::line(format!("Wrote {}. A running hub reloads it on change.", path.display()));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,25 +1,26 @@
-//! `portcullis mcp`: the servers behind the hub.
+//! `portcullis mcp`: upstream servers.
 
 mod add;
 pub(crate) mod import;
-pub(crate) mod look;
+pub(crate) mod probe;
 mod status;
 pub(crate) mod trust;
 
-use super::{Opened, block_on, open};
+use super::{LoadedHome, block_on, open};
 use crate::cli::{McpArgs, McpCommand};
 use crate::commands::mcp_auth::{self, Browser};
-use crate::config::{Config, EditError, McpServer, remove_server};
+use crate::config::{Config, EditError, McpServerSettings, remove_server};
+use crate::database;
 use crate::home::{Home, make_private};
-use crate::mcp::Makers;
-use crate::private::{Extent, shortened};
-use crate::secrets::Asking;
-use crate::{BadUsage, print, private};
+use crate::mcp::ServerFactory;
+use crate::secret_detection::{Extent, shortened};
+use crate::secrets::PassphrasePrompt;
+use crate::{BadUsage, print, secret_detection};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
 use portcullis_server::local;
 use portcullis_store::secrets::SecretStore;
-use portcullis_upstream::LoggedOut;
+use portcullis_upstream::LogoutReport;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,9 +36,9 @@ pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<E
         Some(McpCommand::Logout { name }) => return mcp_auth::logout(home, name, as_json),
         _ => {}
     }
-    let Opened { home, loaded, .. } = open(home)?;
+    let LoadedHome { home, loaded, .. } = open(home)?;
     make_private(&loaded.config.workspace.secure_dir())?;
-    let desk = Desk { home, config: loaded.config, as_json };
+    let desk = McpCommandContext { home, config: loaded.config, as_json };
     match args.command.unwrap_or(McpCommand::List) {
         McpCommand::List | McpCommand::Auth { .. } | McpCommand::Logout { .. } => desk.list(),
         McpCommand::Add(args) => desk.add(&args),
@@ -52,7 +53,7 @@ pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<E
     }
 }
 
-/// Says whether the words were wrong, or the work failed.
+/// Maps an error to bad usage or failure.
 pub(crate) fn explained(error: EditError) -> anyhow::Error {
     match error {
         EditError::Taken(_) | EditError::Unknown(_) | EditError::Unfit { .. } | EditError::ByHand { .. } => {
@@ -63,22 +64,23 @@ pub(crate) fn explained(error: EditError) -> anyhow::Error {
     }
 }
 
-pub(crate) struct Desk {
+pub(crate) struct McpCommandContext {
     pub(crate) home: Home,
     pub(crate) config: Config,
     pub(crate) as_json: bool,
 }
 
-impl Desk {
-    /// Opens what a server is made with. The secret store is unlocked only for one that needs it.
-    fn makers(&self, needs_secrets: bool) -> Result<Makers> {
+impl McpCommandContext {
+    /// Opens the server factory. The secret store is unlocked only for a server that needs it.
+    fn makers(&self, needs_secrets: bool) -> Result<ServerFactory> {
         let clock = Arc::new(SystemClock);
-        let asking = if needs_secrets { Asking::ToOpen } else { Asking::Never };
-        let store = crate::secrets::open(&self.home, &self.config, clock.clone(), asking)?;
-        Makers::open(&self.config.workspace.secure_dir(), Arc::new(store), clock)
+        let asking = if needs_secrets { PassphrasePrompt::ToOpen } else { PassphrasePrompt::Never };
+        let database = database::open(&self.config)?;
+        let store = crate::secrets::open(&self.home, &self.config, &database, clock.clone(), asking)?;
+        ServerFactory::open(&self.config.workspace.secure_dir(), &database, Arc::new(store), clock)
     }
 
-    fn server(&self, name: &str) -> Result<&McpServer> {
+    fn server(&self, name: &str) -> Result<&McpServerSettings> {
         let found = self.config.mcp.iter().find(|server| server.name == name);
         found.ok_or_else(|| explained(EditError::Unknown(name.to_owned())))
     }
@@ -90,7 +92,7 @@ impl Desk {
             print::configured_json(&Value::Array(servers.collect()));
             return Ok(ExitCode::SUCCESS);
         }
-        let mut rows = vec![["SERVER", "USED", "TRUST", "REACHED BY"].map(str::to_owned).to_vec()];
+        let mut rows = vec![["SERVER", "ENABLED", "TRUSTED", "TRANSPORT"].map(str::to_owned).to_vec()];
         for server in &self.config.mcp {
             let used = if makers.is_wanted(server) { "yes" } else { "no" };
             rows.push(vec![
@@ -103,24 +105,25 @@ impl Desk {
         print::configured(print::table(&rows));
         if self.config.mcp.is_empty() {
             print::note(
-                "No servers; `portcullis mcp add NAME -- COMMAND` adds one, `portcullis mcp import` takes over others.",
+                "No servers yet. Add one: portcullis mcp add NAME -- COMMAND. Or import: portcullis mcp import",
             );
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn remove(&self, name: &str) -> Result<ExitCode> {
-        // Made first, from what the configuration says: without it nobody could end the login any more.
+        // Built first, from the configuration: afterwards the login could not be ended.
         let server = self.config.mcp.iter().find(|server| server.name == name);
         let login = server.filter(|server| server.oauth.is_some());
-        let login = login.map(|server| mcp_auth::login_of(&self.home, &self.config, server, Asking::ToOpen));
+        let login = login
+            .map(|server| mcp_auth::login_of(&self.home, &self.config, server, PassphrasePrompt::ToOpen));
         let login = login.transpose()?;
         let path = remove_server(self.home.path(), &super::environment, name).map_err(explained)?;
         let makers = self.makers(false)?;
         let was_trusted = makers.forget(name)?;
         if let Err(error) = self.forget_removed(name, &makers) {
-            // The next hub does it.
-            tracing::debug!(target: "upstream", server = name, %error, "a removed server is not forgotten yet");
+            // The next hub retries.
+            tracing::debug!(target: "upstream", server = name, %error, "state of a removed server not cleared yet");
         }
         let ended = match login {
             Some(login) => Some(block_on(async { login.oauth().log_out().await })?),
@@ -133,7 +136,7 @@ impl Desk {
             }
             print::json(&said);
         } else {
-            print::line(format!("Server `{name}` is out of {}, and no longer trusted.", path.display()));
+            print::line(format!("Removed server `{name}` from {} and revoked its trust.", path.display()));
             if let Some(said) = ended.and_then(|ended| mcp_auth::ended(name, ended)) {
                 print::line(said);
             }
@@ -141,9 +144,9 @@ impl Desk {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Forgets that a server was removed, where no hub runs. One that runs does so once it has read the configuration.
-    fn forget_removed(&self, name: &str, makers: &Makers) -> Result<()> {
-        // Held meanwhile: a hub that starts after this reads the configuration as it is now.
+    /// Clears the state of a removed server, if no hub runs. A running hub does so after its reload.
+    fn forget_removed(&self, name: &str, makers: &ServerFactory) -> Result<()> {
+        // Held meanwhile: a hub that starts later reads the current configuration.
         let claim = local::claim(self.home.path()).context("the lock of the home folder")?;
         if claim.is_some() {
             makers.toggles.forget_removed(name)?;
@@ -151,14 +154,13 @@ impl Desk {
         Ok(())
     }
 
-    /// Ends a login that the configuration does not speak of any more. Nobody is asked for a passphrase: few servers have
-    /// one.
-    fn end_left(&self, name: &str, store: Arc<SecretStore>) -> Option<LoggedOut> {
+    /// Ends a login that is no longer configured. Does not prompt for a passphrase: few servers have a login.
+    fn end_left(&self, name: &str, store: Arc<SecretStore>) -> Option<LogoutReport> {
         mcp_auth::end_left(&self.config, name, store).unwrap_or_else(|error| {
-            // A program on this machine has none but by a slip.
+            // A local command has a login only by mistake.
             if self.server(name).is_ok_and(|server| server.place.is_some()) {
                 print::note(format!(
-                    "Whether a login of `{name}` is kept could not be looked at: {error:#}. To forget it: portcullis mcp logout {name}"
+                    "Could not check for a login of `{name}`: {error:#}. To log out: portcullis mcp logout {name}"
                 ));
             }
             None
@@ -169,7 +171,7 @@ impl Desk {
         let server = self.server(name)?;
         let makers = self.makers(false)?;
         if !makers.is_wanted(server) {
-            // Then nothing is connected, and nothing will be.
+            // A disabled server does not connect.
             let how = may_run(server, &makers).map_or("trust", |()| "enable");
             if self.as_json {
                 let running = self.hub_runs()?;
@@ -178,18 +180,18 @@ impl Desk {
                 );
             } else {
                 print::line(format!(
-                    "Server `{name}` is switched off, so it does not connect. To switch it on: portcullis mcp {how} {name}"
+                    "Server `{name}` is disabled, so it does not connect. To enable it: portcullis mcp {how} {name}"
                 ));
             }
             return Ok(ExitCode::SUCCESS);
         }
         if server.place.is_none() {
-            // Whoever says this may know of a program that the hub did not find; where nobody does, the hub says so.
+            // The program may have been installed since; if not, the hub reports it.
             let _ = makers.find_program(server);
         }
         makers.toggles.reload(name)?;
         let running = self.hub_runs()?;
-        self.told(name, json!({ "reload": true, "enabled": true }), running, "connects anew");
+        self.report(name, json!({ "reload": true, "enabled": true }), running, "is restarting");
         Ok(ExitCode::SUCCESS)
     }
 
@@ -199,27 +201,22 @@ impl Desk {
         if on {
             may_run(server, &makers).map_err(anyhow::Error::msg)?;
         }
-        // What the configuration says anyway needs no word of its own.
+        // No override if it equals the configuration.
         let wish = (server.enabled != on).then_some(on);
         makers.toggles.set(name, wish)?;
         let running = self.hub_runs()?;
-        self.told(
-            name,
-            json!({ "enabled": on }),
-            running,
-            if on { "is switched on" } else { "is switched off" },
-        );
+        self.report(name, json!({ "enabled": on }), running, if on { "is enabled" } else { "is disabled" });
         Ok(ExitCode::SUCCESS)
     }
 
-    fn told(&self, name: &str, mut value: Value, running: bool, what: &str) {
+    fn report(&self, name: &str, mut value: Value, running: bool, what: &str) {
         if self.as_json {
             value["server"] = name.into();
             value["hub_running"] = running.into();
             print::json(&value);
             return;
         }
-        let when = if running { "" } else { " No hub runs on this home; the next one will do so." };
+        let when = if running { "" } else { " No hub is running; it takes effect at the next start." };
         print::line(format!("Server `{name}` {what}.{when}"));
     }
 
@@ -228,25 +225,43 @@ impl Desk {
     }
 }
 
-/// Says why a server must not be started yet: it came from another program's file, and nobody has looked at it.
-pub(crate) fn may_run(server: &McpServer, makers: &Makers) -> Result<(), String> {
+/// Refuses to start an imported server before its review.
+pub(crate) fn may_run(server: &McpServerSettings, makers: &ServerFactory) -> Result<(), String> {
     let name = &server.name;
-    if !makers.is_unseen(server) {
+    if !makers.is_unreviewed(server) {
         return Ok(());
     }
     Err(format!(
-        "server `{name}` came from elsewhere, and nobody has looked at it yet; look, and let it in, with: portcullis mcp trust {name}"
+        "server `{name}` was imported and not reviewed yet. To review and trust it: portcullis mcp trust {name}"
     ))
 }
 
-/// Says what to do about a server that does not let us in.
-pub(super) fn sign_in_hint(server: &McpServer, status: &str) -> Option<String> {
+/// Returns a server status as people read it.
+pub(crate) fn status_label(status: &str) -> String {
+    match status {
+        "needs_auth" => "needs login".to_owned(),
+        other => other.replace('_', " "),
+    }
+}
+
+/// Returns a server status as the predicate of a sentence.
+pub(crate) fn status_predicate(status: &str) -> String {
+    match status {
+        "needs_auth" => "needs a login".to_owned(),
+        "needs_client_registration" => "needs a client registration".to_owned(),
+        "failed" => "failed to start".to_owned(),
+        other => format!("is {}", status_label(other)),
+    }
+}
+
+/// Returns the fix for a server that needs authentication.
+pub(super) fn sign_in_hint(server: &McpServerSettings, status: &str) -> Option<String> {
     let name = &server.name;
     let header = server.headers.iter().find(|(header, _)| header == "authorization");
     match (status, &server.oauth, header) {
         ("needs_auth", Some(_), _) => Some(format!("log in: portcullis mcp auth {name}")),
         ("needs_auth", None, Some(_)) => Some(format!(
-            "what `mcp.{name}.headers` says in `Authorization` is not accepted there; set the right one, or take it out and add `oauth = true`"
+            "the server rejects the `Authorization` header in `mcp.{name}.headers`; correct it, or replace it by `oauth = true`"
         )),
         ("needs_auth", None, None) => Some(format!(
             "add `oauth = true` to `mcp.{name}` in the configuration, then: portcullis mcp auth {name}"
@@ -255,38 +270,38 @@ pub(super) fn sign_in_hint(server: &McpServer, status: &str) -> Option<String> {
     }
 }
 
-/// Says how a server is reached, on one line.
-pub(crate) fn reached(server: &McpServer, extent: Extent) -> String {
+/// Returns command line or URL, on one line.
+pub(crate) fn reached(server: &McpServerSettings, extent: Extent) -> String {
     if let Some(place) = &server.place {
-        return shortened(&private::shown_url(&place.to_string()), extent);
+        return shortened(&secret_detection::shown_url(&place.to_string()), extent);
     }
-    let args = private::shown_args(&server.args);
+    let args = secret_detection::shown_args(&server.args);
     let words = std::iter::once(&server.command).chain(&args);
     words.map(|word| shortened(word, extent)).collect::<Vec<_>>().join(" ")
 }
 
-fn trust_words(server: &McpServer, makers: &Makers) -> String {
+fn trust_words(server: &McpServerSettings, makers: &ServerFactory) -> String {
     if server.always_trusted {
         return "always".to_owned();
     }
     match makers.pins.of(&server.name) {
         Some(trusted) => format!("since {:.0}", trusted.since),
-        None => "not yet".to_owned(),
+        None => "no".to_owned(),
     }
 }
 
-fn listed(server: &McpServer, makers: &Makers) -> Value {
+fn listed(server: &McpServerSettings, makers: &ServerFactory) -> Value {
     let trusted = makers.pins.of(&server.name);
     let in_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     json!({
         "name": server.name,
         "enabled": makers.is_wanted(server),
         "enabled_in_configuration": server.enabled,
-        "unseen": makers.is_unseen(server),
+        "unseen": makers.is_unreviewed(server),
         "command": server.command,
-        "args": private::shown_args(&server.args),
+        "args": secret_detection::shown_args(&server.args),
         "cwd": server.cwd,
-        "url": server.place.as_ref().map(|place| private::shown_url(&place.to_string())),
+        "url": server.place.as_ref().map(|place| secret_detection::shown_url(&place.to_string())),
         "headers": server.headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
         "oauth": server.oauth.is_some(),
         "env": server.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),

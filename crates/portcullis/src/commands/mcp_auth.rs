@@ -1,16 +1,17 @@
-//! `portcullis mcp auth` and `logout`: logins to other servers.
+//! `portcullis mcp auth` and `logout`: OAuth logins to upstream servers.
 
-use super::{Opened, block_on, open};
-use crate::config::{Config, McpServer};
-use crate::home::{Home, make_private};
-use crate::login::{self, Login};
-use crate::secrets::Asking;
+use super::{LoadedHome, block_on, open};
+use crate::config::{Config, McpServerSettings};
+use crate::database;
+use crate::home::Home;
+use crate::login::{self, ServerLogin};
+use crate::secrets::PassphrasePrompt;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
 use portcullis_core::json::printable;
 use portcullis_store::secrets::SecretStore;
-use portcullis_upstream::{About, Consent, LoggedOut, OAuthError, Tokens};
+use portcullis_upstream::{Consent, LoginMetadata, LogoutReport, OAuthError, TokenRevocation};
 use serde_json::{Value, json};
 use std::future::Future;
 use std::path::Path;
@@ -18,20 +19,20 @@ use std::pin::Pin;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
-/// What opens an address on this system.
+/// The system's URL opener.
 const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
 
-/// Whether the page is opened, besides being printed.
+/// Whether the URL is also opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Browser {
     Open,
     Leave,
 }
 
-/// Lets the person at the terminal log in to a server.
+/// Logs in from the terminal.
 pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded, .. } = open(home)?;
-    let login = login_of(&home, &loaded.config, server(&loaded.config, name)?, Asking::ToMake)?;
+    let LoadedHome { home, loaded, .. } = open(home)?;
+    let login = login_of(&home, &loaded.config, server(&loaded.config, name)?, PassphrasePrompt::ToMake)?;
     let about = log_in(&login, browser, as_json)?;
     let withheld = about.withheld(&about.asked);
     if as_json {
@@ -45,30 +46,32 @@ pub(crate) fn auth(home: Option<&Path>, name: &str, browser: Browser, as_json: b
         }));
     } else {
         let issuer = printable(&about.issuer);
-        print::line(format!("Logged in to `{name}` by {issuer}. A running hub has it already."));
+        print::line(format!("Logged in to `{name}` with {issuer}. A running hub uses it at once."));
         if !withheld.is_empty() {
-            print::line(format!("Asked for, and not granted: {}", printable(&withheld.join(" "))));
+            print::line(format!("Scopes not granted: {}", printable(&withheld.join(" "))));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows the page of a login, and waits until the person has been there.
-pub(crate) fn log_in(login: &Login, browser: Browser, as_json: bool) -> Result<About> {
-    let terminal = Terminal { browser, as_json };
+/// Prints the authorization URL and waits for the redirect.
+pub(crate) fn log_in(login: &ServerLogin, browser: Browser, as_json: bool) -> Result<LoginMetadata> {
+    let terminal = TerminalConsent { browser, as_json };
     Ok(block_on(async { login.oauth().log_in(&terminal).await })??)
 }
 
-/// Forgets the login of a server.
+/// Logs out of a server.
 pub(crate) fn logout(home: Option<&Path>, name: &str, as_json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded, .. } = open(home)?;
+    let LoadedHome { home, loaded, .. } = open(home)?;
     let config = &loaded.config;
     let is_set = config.mcp.iter().any(|server| server.name == name && server.oauth.is_some());
-    let login = server(config, name).and_then(|server| login_of(&home, config, server, Asking::ToOpen));
+    let login =
+        server(config, name).and_then(|server| login_of(&home, config, server, PassphrasePrompt::ToOpen));
     let ended = match login {
-        // Nothing speaks of a login; one may be kept all the same.
+        // Not configured, but tokens may still be stored.
         Err(error) if !is_set => {
-            let store = crate::secrets::open(&home, config, Arc::new(SystemClock), Asking::ToOpen)?;
+            let (database, clock) = (database::open(config)?, Arc::new(SystemClock));
+            let store = crate::secrets::open(&home, config, &database, clock, PassphrasePrompt::ToOpen)?;
             end_left(config, name, Arc::new(store))?.ok_or(error)?
         }
         login => {
@@ -82,105 +85,110 @@ pub(crate) fn logout(home: Option<&Path>, name: &str, as_json: bool) -> Result<E
         print::json(&said);
     } else {
         let said = ended_words(name, ended);
-        print::line(said.unwrap_or_else(|| format!("There was no login of `{name}`.")));
+        print::line(said.unwrap_or_else(|| format!("Not logged in to `{name}`.")));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends a login that the configuration does not speak of any more. Returns nothing where none is kept.
-pub(crate) fn end_left(config: &Config, name: &str, store: Arc<SecretStore>) -> Result<Option<LoggedOut>> {
+/// Ends a login that is no longer configured. Returns `None` if there is none.
+pub(crate) fn end_left(config: &Config, name: &str, store: Arc<SecretStore>) -> Result<Option<LogoutReport>> {
     let server = config.mcp.iter().find(|server| server.name == name);
     if let Some(login) = server.and_then(|server| login::to_end(server, config, store.clone())) {
         return Ok(Some(block_on(async { login.oauth().log_out().await })??));
     }
-    Ok(login::forget_left(&store, name)?.then(left))
+    Ok(login::forget_orphaned(&store, name)?.then(left))
 }
 
-/// What became of a login of which nothing is known but its tokens.
-pub(crate) fn left() -> LoggedOut {
-    let why = "the configuration does not say any more which server they are for, so they are not revoked";
-    LoggedOut { was: true, tokens: Tokens::Left(why.to_owned()) }
+/// Result for a login of which only the tokens are known.
+pub(crate) fn left() -> LogoutReport {
+    let why = "their server is no longer configured, so they could not be revoked";
+    LogoutReport { was: true, tokens: TokenRevocation::Left(why.to_owned()) }
 }
 
-/// Says what became of a login that was to end; nothing where there was none.
-pub(crate) fn ended(name: &str, ended: Result<LoggedOut, OAuthError>) -> Option<String> {
+/// Describes the end of a login; `None` if there was none.
+pub(crate) fn ended(name: &str, ended: Result<LogoutReport, OAuthError>) -> Option<String> {
     match ended {
         Ok(ended) => ended_words(name, ended),
-        Err(error) => Some(format!("What is kept of its login is left: {error}")),
+        Err(error) => Some(format!("Its login could not be removed: {error}")),
     }
 }
 
-fn ended_words(name: &str, LoggedOut { was, tokens }: LoggedOut) -> Option<String> {
+fn ended_words(name: &str, LogoutReport { was, tokens }: LogoutReport) -> Option<String> {
     was.then(|| match tokens {
-        Tokens::None => format!("The login of `{name}` is forgotten."),
-        Tokens::Revoked => format!("The login of `{name}` is forgotten, and its tokens are revoked."),
-        Tokens::NotOffered => format!(
-            "The login of `{name}` is forgotten. Who made its tokens does not offer to revoke them: they are good until \
+        TokenRevocation::None => format!("Logged out of `{name}`."),
+        TokenRevocation::Revoked => format!("Logged out of `{name}` and revoked its tokens."),
+        TokenRevocation::NotOffered => format!(
+            "Logged out of `{name}`. Its authorization server does not support revocation: the tokens stay valid until \
              they expire."
         ),
-        Tokens::Left(why) => {
-            format!("The login of `{name}` is forgotten. Its tokens may be good still: {why}")
+        TokenRevocation::Left(why) => {
+            format!("Logged out of `{name}`. Its tokens may still be valid: {why}")
         }
     })
 }
 
-pub(crate) fn ended_json(ended: &Result<LoggedOut, OAuthError>) -> Value {
+pub(crate) fn ended_json(ended: &Result<LogoutReport, OAuthError>) -> Value {
     let (was, revoked, why) = match ended {
-        Ok(LoggedOut { was, tokens }) => {
+        Ok(LogoutReport { was, tokens }) => {
             let why = match tokens {
-                Tokens::Left(why) => Some(why.clone()),
-                Tokens::NotOffered => Some("not offered".to_owned()),
-                Tokens::None | Tokens::Revoked => None,
+                TokenRevocation::Left(why) => Some(why.clone()),
+                TokenRevocation::NotOffered => Some("not offered".to_owned()),
+                TokenRevocation::None | TokenRevocation::Revoked => None,
             };
-            (*was, *tokens == Tokens::Revoked, why)
+            (*was, *tokens == TokenRevocation::Revoked, why)
         }
         Err(error) => (false, false, Some(error.to_string())),
     };
     json!({ "logged_out": was, "revoked": revoked, "not_revoked": why })
 }
 
-pub(crate) fn login_of(home: &Home, config: &Config, server: &McpServer, asking: Asking) -> Result<Login> {
+pub(crate) fn login_of(
+    home: &Home,
+    config: &Config,
+    server: &McpServerSettings,
+    asking: PassphrasePrompt,
+) -> Result<ServerLogin> {
     let name = &server.name;
     if server.place.is_none() {
-        let message = format!("`mcp.{name}` is a program on this machine, and needs no login");
+        let message = format!("`mcp.{name}` is a local command and needs no login");
         return Err(BadUsage(message).into());
     }
     let wanted = server.oauth.as_ref().ok_or_else(|| {
-        BadUsage(format!("`mcp.{name}` is not set to log in; add `oauth = true` to it in the configuration"))
+        BadUsage(format!("login is not configured for `mcp.{name}`; add `oauth = true` to it"))
     })?;
-    make_private(&config.workspace.secure_dir())?;
-    let store = crate::secrets::open(home, config, Arc::new(SystemClock), asking)?;
-    Login::new(server, wanted, config, Arc::new(store), None).with_context(|| format!("`mcp.{name}`"))
+    let database = database::open(config)?;
+    let store = crate::secrets::open(home, config, &database, Arc::new(SystemClock), asking)?;
+    ServerLogin::new(server, wanted, config, Arc::new(store), None).with_context(|| format!("`mcp.{name}`"))
 }
 
-fn server<'a>(config: &'a Config, name: &str) -> Result<&'a McpServer> {
+fn server<'a>(config: &'a Config, name: &str) -> Result<&'a McpServerSettings> {
     let known = || {
         let names: Vec<String> = config.mcp.iter().map(|server| format!("`{}`", server.name)).collect();
         match names.as_slice() {
-            [] => "none is configured".to_owned(),
+            [] => "none are configured".to_owned(),
             names => format!("expected {}", names.join(", ")),
         }
     };
     let found = config.mcp.iter().find(|server| server.name == name);
-    found.ok_or_else(|| BadUsage(format!("no server is named `{}`; {}", printable(name), known())).into())
+    found.ok_or_else(|| BadUsage(format!("no such server: `{}`; {}", printable(name), known())).into())
 }
 
-/// The person at the terminal.
-struct Terminal {
+/// Consent at the terminal.
+struct TerminalConsent {
     browser: Browser,
     as_json: bool,
 }
 
-impl Consent for Terminal {
+impl Consent for TerminalConsent {
     fn show<'a>(&'a self, url: &'a str) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
-        // It holds what looks like a token, and is to be read all the same.
-        let text = format!("Log in on this page, within 10 minutes:\n\n  {url}\n");
+        // Contains what looks like a token, so it must bypass redaction.
+        let text = format!("Log in within 10 minutes at:\n\n  {url}\n");
         match self.as_json {
             true => print::note_showing(text, url),
             false => print::out_showing(format!("{text}\n"), url),
         }
         if self.browser == Browser::Open {
-            // Its own argument, to a program and not to a shell.
+            // Passed as one argument, without a shell.
             let opened = Command::new(OPENER)
                 .arg(url)
                 .stdin(Stdio::null())
@@ -188,7 +196,7 @@ impl Consent for Terminal {
                 .stderr(Stdio::null())
                 .spawn();
             if let Err(error) = opened {
-                print::note(format!("`{OPENER}` cannot be started ({error}); open the page yourself."));
+                print::note(format!("Could not run `{OPENER}` ({error}); open the URL yourself."));
             }
         }
         Box::pin(async { Ok(()) })

@@ -1,38 +1,38 @@
-//! A watchdog for the end of the process: it comes within its grace, even if no worker of the runtime answers any more.
+//! Shutdown watchdog: the process exits within its grace period, even if all runtime workers are stuck.
 
-use super::{Ending, SERVERS_END_WITHIN};
+use super::{SERVERS_END_WITHIN, ShutdownSignals};
 use anyhow::{Context, Result};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// How long everything may take that has no bound of its own.
+/// Extra time for steps without a timeout of their own.
 const MARGIN: Duration = Duration::from_secs(5);
-/// How long the end may take after the process was told to end at once.
+/// Time to exit after a second signal.
 const AT_ONCE_WITHIN: Duration = Duration::from_secs(2);
-/// How long saying so may take.
+/// Time to log the forced exit.
 const SAID_WITHIN: Duration = Duration::from_secs(1);
 
-/// Ends the process if it has not ended so long after it was told to, servers and all the rest not counted.
+/// Exits the process if the shutdown takes longer than this, not counting servers and fixed steps.
 pub(super) fn watch(grace: Duration) -> Result<()> {
     let within = grace + SERVERS_END_WITHIN + MARGIN;
     watch_with(within, AT_ONCE_WITHIN, || {
-        // Nobody may be reading what is said.
+        // stderr may be blocked.
         let (said, is_said) = mpsc::channel::<()>();
         std::thread::spawn(move || {
-            tracing::error!(target: "hub", "The process does not end in time, and is ended.");
+            tracing::error!(target: "hub", "shutdown timeout: forced exit");
             drop(said);
         });
         let _ = is_said.recv_timeout(SAID_WITHIN);
-        #[expect(clippy::disallowed_methods, reason = "nothing else is left to be ended in order")]
+        #[expect(clippy::disallowed_methods, reason = "an orderly exit is no longer possible")]
         std::process::exit(1)
     })
 }
 
-/// Signals are heard on a thread and a runtime of its own: the workers of another may all be stuck.
+/// Uses its own thread and runtime: the workers of the main one may be stuck.
 fn watch_with(within: Duration, at_once: Duration, end: impl FnOnce() + Send + 'static) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let entered = runtime.enter();
-    let mut ending = Ending::new().context("signals cannot be heard")?;
+    let mut ending = ShutdownSignals::new().context("cannot install signal handlers")?;
     drop(entered);
     let watch = move || {
         runtime.block_on(async {
@@ -59,9 +59,9 @@ mod tests {
         let (begun, is_stuck) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let (weak, weak_heard) = mpsc::channel();
-        // What hears only on a worker of the same runtime hears nothing.
+        // A listener on the same runtime would receive nothing.
         stuck.spawn(async move {
-            let mut ending = Ending::new().unwrap();
+            let mut ending = ShutdownSignals::new().unwrap();
             tokio::spawn(async move {
                 begun.send(()).unwrap();
                 let _ = released.recv();

@@ -1,23 +1,23 @@
-//! `portcullis policy`: the rules, and what they make of a call.
+//! `portcullis policy`: list rules and defaults, explain a decision.
 
 pub(crate) mod test;
 
-use super::{Opened, open};
+use super::{LoadedHome, open};
 use crate::cli::{PolicyArgs, PolicyCommand};
 use crate::compose;
-use crate::config::{self, Config, Loaded, McpServer};
+use crate::config::{self, Config, LoadedConfig, McpServerSettings};
 use crate::print;
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use portcullis_core::{Clock, Effect, EffectSet, Labels, Origin, Reach, SystemClock, Unruled};
-use portcullis_guard::{Policy, Rule, Verdict, default_for};
+use portcullis_core::{Clock, DefaultDecision, Effect, EffectSet, Labels, Origin, Reach, SystemClock};
+use portcullis_guard::{Policy, PolicyRule, RuleAction, default_action};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(home: Option<&Path>, args: PolicyArgs, as_json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded, .. } = open(home)?;
+    let LoadedHome { home, loaded, .. } = open(home)?;
     match args.command.unwrap_or(PolicyCommand::List) {
         PolicyCommand::List => list(&loaded, as_json),
         PolicyCommand::Test(args) => test::run(&home, &loaded, args, as_json),
@@ -28,8 +28,8 @@ fn now() -> Result<Timestamp> {
     Ok(Timestamp::try_from(SystemClock.now())?)
 }
 
-/// Says where in the file a rule stands.
-fn place(loaded: &Loaded, at: usize) -> Option<String> {
+/// Returns file and line of a rule.
+fn place(loaded: &LoadedConfig, at: usize) -> Option<String> {
     let name = loaded.path.as_ref()?.file_name()?.to_string_lossy().into_owned();
     Some(match loaded.config.policy.get(at)?.line {
         Some(line) => format!("{name}:{line}"),
@@ -38,20 +38,22 @@ fn place(loaded: &Loaded, at: usize) -> Option<String> {
 }
 
 fn zone_name(zone: &TimeZone) -> &str {
-    zone.iana_name().unwrap_or("the machine's zone")
+    zone.iana_name().unwrap_or("the machine's time zone")
 }
 
 fn effects(effects: EffectSet) -> Vec<&'static str> {
     effects.iter().map(Effect::as_str).collect()
 }
 
-/// What holds where no rule matches: its name, what it says, and about what.
-fn defaults() -> Vec<(&'static str, Verdict, Vec<String>)> {
-    let mut defaults: Vec<(&str, Verdict, Vec<String>)> = Vec::new();
+/// Default decisions: name, decision, scope.
+fn defaults() -> Vec<(&'static str, RuleAction, Vec<String>)> {
+    let mut defaults: Vec<(&str, RuleAction, Vec<String>)> = Vec::new();
     for effect in Effect::ALL {
         for reach in [Reach::Local, Reach::Outside] {
-            let ((verdict, name), what) =
-                (default_for(effect, reach, Unruled::ByEffect), format!("{effect} {}", reach.as_str()));
+            let ((verdict, name), what) = (
+                default_action(effect, reach, DefaultDecision::ByEffect),
+                format!("{effect} {}", reach.as_str()),
+            );
             match defaults.iter_mut().find(|(known, ..)| *known == name) {
                 Some((.., about)) => about.push(what),
                 None => defaults.push((name, verdict, vec![what])),
@@ -61,16 +63,16 @@ fn defaults() -> Vec<(&'static str, Verdict, Vec<String>)> {
     defaults
 }
 
-fn server_decision(server: &McpServer) -> Verdict {
+fn server_decision(server: &McpServerSettings) -> RuleAction {
     match server.decision {
-        config::Verdict::Allow => Verdict::Allow,
-        config::Verdict::Ask => Verdict::Ask,
-        config::Verdict::Deny => Verdict::Deny,
+        config::ConfiguredDecision::Allow => RuleAction::Allow,
+        config::ConfiguredDecision::Ask => RuleAction::Ask,
+        config::ConfiguredDecision::Deny => RuleAction::Deny,
     }
 }
 
-/// Returns the rules and defaults as data.
-pub(crate) fn listed(loaded: &Loaded) -> Result<Value> {
+/// Returns the rules and defaults as JSON.
+pub(crate) fn listed(loaded: &LoadedConfig) -> Result<Value> {
     let policy = compose::policy(&loaded.config);
     let in_force = policy.in_force(now()?);
     Ok(json!({
@@ -90,7 +92,7 @@ pub(crate) fn listed(loaded: &Loaded) -> Result<Value> {
     }))
 }
 
-fn list(loaded: &Loaded, as_json: bool) -> Result<ExitCode> {
+fn list(loaded: &LoadedConfig, as_json: bool) -> Result<ExitCode> {
     let Config { time, .. } = &loaded.config;
     let policy = compose::policy(&loaded.config);
     if as_json {
@@ -99,34 +101,32 @@ fn list(loaded: &Loaded, as_json: bool) -> Result<ExitCode> {
     }
     let in_force = policy.in_force(now()?);
     if policy.rules.is_empty() {
-        print::line("No rules; `[[policy]]` in the configuration makes one.");
+        print::line("No rules yet. Add `[[policy]]` to the configuration.");
     } else {
         print::out(print::table(&rows(loaded, &policy, &in_force)));
         if policy.rules.iter().any(|rule| !rule.when.is_always()) {
-            print::line(format!("\nHours and days are those of {}.", zone_name(&time.zone)));
+            print::line(format!("\nHours and days are in {}.", zone_name(&time.zone)));
         }
     }
-    let mut rows = vec![["DEFAULT", "DECISION", "WHERE NO RULE MATCHES"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["DEFAULT", "DECISION", "APPLIES TO"].map(str::to_owned).to_vec()];
     for (name, verdict, about) in defaults() {
         rows.push(vec![name.to_owned(), verdict.as_str().to_owned(), about.join(", ")]);
     }
     for server in &loaded.config.mcp {
         let verdict = server_decision(server).as_str();
-        let about = format!("what is let in of server `{0}` (`mcp.{0}.decision`)", server.name);
+        let about = format!("trusted tools of server `{0}` (`mcp.{0}.decision`)", server.name);
         rows.push(vec![format!("server:{verdict}"), verdict.to_owned(), about]);
     }
     print::out(format!("\n{}", print::table(&rows)));
     print::line(
-        "\nTools of other servers do not go by what they do where no rule matches, but by `mcp.NAME.decision`: allow, once the server is trusted, unless it says otherwise.",
+        "\nDefaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead: allow by default, once the server is trusted.",
     );
-    print::line(
-        "What is out of a client's scope is denied before any rule, and so is a name that nobody knows.",
-    );
+    print::line("Calls outside a client's scope and unknown tools are denied before any rule.");
     Ok(ExitCode::SUCCESS)
 }
 
-fn rows(loaded: &Loaded, policy: &Policy, in_force: &[bool]) -> Vec<Vec<String>> {
-    let heading = ["RULE", "PLACE", "DECISION", "TOOLS", "CLIENTS", "ONLY", "NOW"];
+fn rows(loaded: &LoadedConfig, policy: &Policy, in_force: &[bool]) -> Vec<Vec<String>> {
+    let heading = ["RULE", "SOURCE", "DECISION", "TOOLS", "CLIENTS", "CONDITIONS", "NOW"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for (at, (rule, in_force)) in policy.rules.iter().zip(in_force).enumerate() {
         rows.push(vec![
@@ -136,14 +136,14 @@ fn rows(loaded: &Loaded, policy: &Policy, in_force: &[bool]) -> Vec<Vec<String>>
             rule.tools.globs().join(" "),
             rule.clients.globs().join(" "),
             only(rule),
-            if *in_force { "holds" } else { "does not hold" }.to_owned(),
+            if *in_force { "active" } else { "inactive" }.to_owned(),
         ]);
     }
     rows
 }
 
-/// Says what else a rule wants, apart from names.
-fn only(rule: &Rule) -> String {
+/// Returns the conditions of a rule besides names.
+fn only(rule: &PolicyRule) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(origins) = rule.origins.as_ref().filter(|origins| origins.len() < Origin::ALL.len()) {
         parts.push(origins.iter().map(|origin| origin.as_str()).collect::<Vec<_>>().join(","));
@@ -157,7 +157,7 @@ fn only(rule: &Rule) -> String {
     if parts.is_empty() { "-".to_owned() } else { parts.join("; ") }
 }
 
-fn shown(rule: &Rule) -> Value {
+fn shown(rule: &PolicyRule) -> Value {
     json!({
         "name": rule.name,
         "decision": rule.decision.as_str(),

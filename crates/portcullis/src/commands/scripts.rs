@@ -1,29 +1,31 @@
-//! `portcullis scripts`: which scripts may run, and what they may use.
+//! `portcullis scripts`: list, review, run, check.
 
 mod show;
 
-use super::link::Link;
-use super::{Opened, block_on, open};
+use super::hub_client::HubClient;
+use super::{LoadedHome, block_on, open};
 use crate::cli::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
 use crate::config::Config;
+use crate::database;
 use crate::home::{Home, make_private};
 use crate::{BadUsage, config, logging, print, scripts};
 use anyhow::{Context, Result};
 use portcullis_store::clients::parse_duration;
 use portcullis_store::scripts::{
-    Approve, Capabilities, Header, Looked, Reject, Restore, ScriptError, ScriptName, Scripts,
+    ScriptApproval, ScriptError, ScriptHeader, ScriptName, ScriptPermissions, ScriptRejection,
+    ScriptRestoration, ScriptReview, ScriptStore,
 };
-use portcullis_tools::{Checked, DeskError, ScriptDesk};
+use portcullis_tools::{ScriptCheckError, ScriptCheckReport, ScriptChecker};
 use serde_json::{Value, json};
 use show::{decision_json, listed_json, short, table};
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(home: Option<&Path>, args: ScriptsArgs, as_json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded, .. } = open(home)?;
+    let LoadedHome { home, loaded, .. } = open(home)?;
     let config = loaded.config;
     make_private(&config.workspace.secure_dir())?;
-    let desk = Desk { desk: scripts::desk(&config), as_json };
+    let desk = ScriptsCommandContext { desk: scripts::desk(&config, &database::open(&config)?), as_json };
     match args.command.unwrap_or(ScriptsCommand::List) {
         ScriptsCommand::List => desk.list(),
         ScriptsCommand::Show { name, diff, version } => desk.show(&name, diff, version.as_deref()),
@@ -37,7 +39,7 @@ pub(crate) fn run(home: Option<&Path>, args: ScriptsArgs, as_json: bool) -> Resu
     }
 }
 
-/// Says whether the words were wrong, or the work failed.
+/// Maps an error to bad usage or failure.
 fn explained(error: ScriptError) -> anyhow::Error {
     match error {
         ScriptError::Name(_)
@@ -52,13 +54,13 @@ fn named(name: &str) -> Result<ScriptName> {
     name.parse().map_err(|error| explained(ScriptError::Name(error)))
 }
 
-struct Desk {
-    desk: ScriptDesk,
+struct ScriptsCommandContext {
+    desk: ScriptChecker,
     as_json: bool,
 }
 
-impl Desk {
-    fn scripts(&self) -> &Scripts {
+impl ScriptsCommandContext {
+    fn scripts(&self) -> &ScriptStore {
         &self.desk.scripts
     }
 
@@ -71,7 +73,7 @@ impl Desk {
         print::out(table(&list));
         if list.is_empty() {
             print::note(format!(
-                "There are none yet. Put `.star` files into {}.",
+                "No scripts yet. Put `.star` files into {}.",
                 self.scripts().folder().display()
             ));
         }
@@ -88,49 +90,49 @@ impl Desk {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let looked = self.scripts().look(&name)?;
+        let looked = self.scripts().review(&name)?;
         match self.as_json {
             true => print::json(&show::looked_json(&looked)),
             false if diff => print::out(show::difference(&looked)),
-            false => print::out(show::told(&looked)),
+            false => print::out(show::details(&looked)),
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the version that is decided about. Without a hash a person is shown it first, and asked.
-    fn reviewed(&self, looked: &Looked, hash: Option<String>, doing: &str) -> Result<String> {
+    /// Returns the version to decide on. Without `--hash` it is shown, and confirmed at the terminal.
+    fn reviewed(&self, looked: &ScriptReview, hash: Option<String>, doing: &str) -> Result<String> {
         if let Some(hash) = hash {
             return Ok(hash);
         }
         let (name, sha256) = (&looked.listed.name, show::reviewed_hash(looked));
         if print::nobody_to_ask() || self.as_json {
             return Err(BadUsage(format!(
-                "say which version you have looked at: `--hash {}`, as `portcullis scripts show {name}` tells it",
+                "pass the version you reviewed: `--hash {}`, from `portcullis scripts show {name}`",
                 short(&sha256)
             ))
             .into());
         }
-        print::note(show::told(looked));
+        print::note(show::details(looked));
         match print::confirm(&format!("{doing} this version of `{name}`, {}?", short(&sha256)))? {
             Some(true) => Ok(sha256),
-            _ => Err(anyhow::anyhow!("nothing was decided")),
+            _ => Err(anyhow::anyhow!("cancelled: no decision made")),
         }
     }
 
     fn approve(&self, args: &ScriptApproveArgs) -> Result<ExitCode> {
         let name = named(&args.name)?;
-        let looked = self.scripts().look(&name)?;
+        let looked = self.scripts().review(&name)?;
         let sha256 = self.reviewed(&looked, args.hash.clone(), "Approve")?;
-        // What is asked for is read from the very version that is approved.
+        // The requested grants are read from exactly the version that is approved.
         let source = show::version_of(&looked, &sha256).map_or(looked.source.as_str(), |source| source);
-        let header = Header::of(source);
+        let header = ScriptHeader::of(source);
         if let (Some(problem), None) = (header.problems.first(), &args.secrets) {
             return Err(BadUsage(format!(
-                "its comment cannot be taken at its word: {problem}; give the grants yourself"
+                "its header comment is invalid: {problem}; pass the grants yourself"
             ))
             .into());
         }
-        let mut granted = if args.nothing { Capabilities::default() } else { header.wants.clone() };
+        let mut granted = if args.nothing { ScriptPermissions::default() } else { header.wants.clone() };
         granted.timeout_ms = header.wants.timeout_ms;
         let set = |given: &Vec<String>| {
             given.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
@@ -147,14 +149,14 @@ impl Desk {
         let expires = args.expires.as_deref().map(parse_duration).transpose();
         let expires = expires.map_err(|error| BadUsage(error.to_string()))?;
         let seen = Some(looked.listed.seen);
-        let approve = Approve { sha256, granted, expires, by: by(), seen };
+        let approve = ScriptApproval { sha256, granted, expires, by: by(), seen };
         let before = self.scripts().approve(&name, approve).map_err(explained)?;
-        let looked = self.scripts().look(&name)?;
+        let looked = self.scripts().review(&name)?;
         if self.as_json {
             print::json(&listed_json(&looked.listed));
             return Ok(ExitCode::SUCCESS);
         }
-        print::line(format!("Script `{name}` may run, as it is now ({}).", short(&looked.listed.sha256)));
+        print::line(format!("Approved script `{name}` (version {}).", short(&looked.listed.sha256)));
         if let Some(granted) = looked.listed.granted {
             print::line(show::capabilities(&granted));
         }
@@ -166,16 +168,16 @@ impl Desk {
 
     fn reject(&self, name: &str, hash: Option<String>, reason: Option<String>) -> Result<ExitCode> {
         let name = named(name)?;
-        let looked = self.scripts().look(&name)?;
+        let looked = self.scripts().review(&name)?;
         let sha256 = self.reviewed(&looked, hash, "Reject")?;
-        let reject = Reject { sha256, reason, by: by(), seen: Some(looked.listed.seen) };
+        let reject = ScriptRejection { sha256, reason, by: by(), seen: Some(looked.listed.seen) };
         let before = self.scripts().reject(&name, reject).map_err(explained)?;
         if self.as_json {
             let decisions = self.scripts().decisions(&name)?;
             print::json(&decisions.first().map(decision_json).unwrap_or_default());
             return Ok(ExitCode::SUCCESS);
         }
-        print::line(format!("Script `{name}` may not run as it is now."));
+        print::line(format!("Rejected script `{name}` in this version."));
         if let Some(before) = before {
             print::note(show::before(&before));
         }
@@ -199,12 +201,12 @@ impl Desk {
 
     fn restore(&self, name: &str, hash: &str) -> Result<ExitCode> {
         let name = named(name)?;
-        let restore = Restore { sha256: hash.to_owned(), by: by(), instead_of: None };
+        let restore = ScriptRestoration { sha256: hash.to_owned(), by: by(), instead_of: None };
         let decision = self.scripts().restore(&name, restore).map_err(explained)?;
         match self.as_json {
             true => print::json(&decision_json(&decision)),
             false => print::line(format!(
-                "Script `{name}` is version {} again, and may run.",
+                "Restored script `{name}` to version {}; it is approved.",
                 short(&decision.sha256)
             )),
         }
@@ -213,7 +215,7 @@ impl Desk {
 
     fn dry_run(&self, args: &ScriptRunArgs) -> Result<ExitCode> {
         let name = named(&args.name)?;
-        let looked = self.scripts().look(&name)?;
+        let looked = self.scripts().review(&name)?;
         let given: Vec<Value> = args.args.iter().map(|text| value_of(text)).collect();
         let ran = block_on(self.desk.dry_run(&name, &looked.source, args.function.clone(), &given))?;
         self.ended(ran)
@@ -226,9 +228,9 @@ impl Desk {
             String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("`{}` is not UTF-8", file.display()))?;
         let name = file.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy());
         let checked = block_on(self.desk.check(&name, &source))?;
-        let header = Header::of(&source);
+        let header = ScriptHeader::of(&source);
         if checked.is_ok() && !self.as_json {
-            print::line(format!("{} is a script.", file.display()));
+            print::line(format!("{}: valid script", file.display()));
             print::line(show::capabilities(&header.wants));
             header.problems.iter().for_each(|problem| print::note(format!("warning: {problem}")));
             return Ok(ExitCode::SUCCESS);
@@ -236,9 +238,9 @@ impl Desk {
         self.ended(checked)
     }
 
-    fn ended(&self, ended: Result<Checked, DeskError>) -> Result<ExitCode> {
+    fn ended(&self, ended: Result<ScriptCheckReport, ScriptCheckError>) -> Result<ExitCode> {
         match ended {
-            Err(error @ DeskError::Fault { .. }) if self.as_json => {
+            Err(error @ ScriptCheckError::Fault { .. }) if self.as_json => {
                 print::json(&json!({ "error": error.to_string() }));
                 Ok(ExitCode::FAILURE)
             }
@@ -263,10 +265,10 @@ impl Desk {
     }
 }
 
-/// Runs a script as the local client, through the hub if there is one.
+/// Runs a script as the local client, in the running hub if there is one.
 fn run_script(home: &Home, config: &Config, args: &ScriptRunArgs, as_json: bool) -> Result<ExitCode> {
     let name = named(&args.name)?;
-    logging::start(config::Logging { level: config::Level::Warn, ..config.logging });
+    logging::start(config::LoggingSettings { level: config::Level::Warn, ..config.logging });
     let mut arguments = json!({ "name": name.as_str() });
     if let Some(function) = &args.function {
         arguments["function"] = json!(function);
@@ -275,7 +277,7 @@ fn run_script(home: &Home, config: &Config, args: &ScriptRunArgs, as_json: bool)
         arguments["args"] = args.args.iter().map(|text| value_of(text)).collect();
     }
     block_on(async {
-        let mut link = Link::open(home, config).await?;
+        let mut link = HubClient::open(home, config).await?;
         super::tools::call(&mut link, "script_run", &arguments.to_string(), as_json).await
     })?
 }
@@ -284,7 +286,7 @@ fn value_of(text: &str) -> Value {
     portcullis_core::json::parse_strict(text).unwrap_or_else(|_| Value::from(text))
 }
 
-/// Returns who decides, as the record says it.
+/// Returns who decides, for the record.
 fn by() -> String {
     format!("command line, user {}", rustix::process::getuid().as_raw())
 }

@@ -1,10 +1,10 @@
-//! `portcullis secrets`: values that agents may use and nobody may read.
+//! `portcullis secrets`: set, list, grant, remove.
 
-use super::{Opened, open};
+use super::{LoadedHome, open};
 use crate::cli::{SecretSetArgs, SecretsArgs, SecretsCommand};
-use crate::home::make_private;
-use crate::secrets::Asking;
-use crate::{BadUsage, hidden, print};
+use crate::database;
+use crate::secrets::PassphrasePrompt;
+use crate::{BadUsage, password_prompt, print};
 use anyhow::{Context, Result};
 use portcullis_core::{Clock, Secret, SystemClock};
 use portcullis_store::secrets::{
@@ -21,19 +21,19 @@ use zeroize::Zeroizing;
 
 pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Result<ExitCode> {
     let command = args.command.unwrap_or(SecretsCommand::List);
-    // Before anything is asked for: what is wrong on the command line is told at once.
+    // Usage errors come before any prompt.
     let (asking, grants) = match &command {
         SecretsCommand::Set(args) => {
             refuse_value(args)?;
-            (Asking::ToMake, checked(&args.name, &args.grants)?)
+            (PassphrasePrompt::ToMake, checked(&args.name, &args.grants)?)
         }
-        SecretsCommand::Grant { name, grants } => (Asking::ToOpen, checked(name, grants)?),
-        SecretsCommand::Remove { name } => (Asking::ToOpen, checked(name, &[])?),
-        SecretsCommand::List => (Asking::ToOpen, Vec::new()),
+        SecretsCommand::Grant { name, grants } => (PassphrasePrompt::ToOpen, checked(name, grants)?),
+        SecretsCommand::Remove { name } => (PassphrasePrompt::ToOpen, checked(name, &[])?),
+        SecretsCommand::List => (PassphrasePrompt::ToOpen, Vec::new()),
     };
-    let Opened { home, loaded, .. } = open(home)?;
-    make_private(&loaded.config.workspace.secure_dir())?;
-    let store = crate::secrets::open(&home, &loaded.config, Arc::new(SystemClock), asking)?;
+    let LoadedHome { home, loaded, .. } = open(home)?;
+    let database = database::open(&loaded.config)?;
+    let store = crate::secrets::open(&home, &loaded.config, &database, Arc::new(SystemClock), asking)?;
     match command {
         SecretsCommand::Set(args) => set(&store, &args, grants, as_json),
         SecretsCommand::List => list(&store, as_json),
@@ -42,7 +42,7 @@ pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Resu
     }
 }
 
-/// Says whether the words were wrong, or the work failed.
+/// Maps an error to bad usage or failure.
 fn explained(error: SecretError) -> anyhow::Error {
     match error {
         SecretError::Name(_)
@@ -79,7 +79,7 @@ fn set(store: &SecretStore, args: &SecretSetArgs, grants: Vec<Grant>, as_json: b
     check(name, value.expose()).map_err(explained)?;
     if let Err(weak) = weakness(name, &value) {
         if !args.weak {
-            return Err(BadUsage(format!("{weak}, or take it as it is with --weak")).into());
+            return Err(BadUsage(format!("{weak}, or accept it with --weak")).into());
         }
         print::note(format!("Warning: {weak}."));
     }
@@ -89,32 +89,32 @@ fn set(store: &SecretStore, args: &SecretSetArgs, grants: Vec<Grant>, as_json: b
     if let (false, Some(path)) = (had_key, store.key_file()) {
         let place = path.display();
         print::note(format!(
-            "Made the key `{place}`. Without it the secrets are lost; keep a copy, apart from the data."
+            "Created the key `{place}`. Without it the secrets are lost: keep a backup, separate from the data."
         ));
     }
-    tell(&info, "is set", as_json);
+    report(&info, "Saved", as_json);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says why clients could guess the value. What is no secret at all is told by the store.
+/// Returns why clients could guess the value. The store rejects values that are not secrets at all.
 fn weakness(name: &str, value: &Secret<Zeroizing<String>>) -> Result<(), SecretError> {
     let value = value.expose();
     if value.len() < VALUE_BYTES_MIN { Ok(()) } else { check_strength(name, value) }
 }
 
-/// Takes the value from a person at the terminal, or from a program by way of standard input.
+/// Reads the value from a terminal prompt, or from stdin.
 fn read_value(name: &str) -> Result<Secret<Zeroizing<String>>> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
-        let value = hidden::ask(&format!("Value of {name} (not shown)"), VALUE_BYTES_MAX);
+        let value = password_prompt::ask(&format!("Value of {name} (not shown)"), VALUE_BYTES_MAX);
         return value.map(Secret::new).context("the value");
     }
-    // Not through the buffer of the standard library, which nobody wipes; and into one that never grows.
+    // Bypasses the standard library's buffer, which is not zeroized; ours never reallocates.
     let from = File::from(rustix::io::dup(&stdin).context("standard input")?);
     let mut bytes = Zeroizing::new(Vec::with_capacity(VALUE_BYTES_MAX + 64));
     from.take(VALUE_BYTES_MAX as u64 + 3).read_to_end(&mut bytes).context("standard input")?;
-    let text = std::str::from_utf8(&bytes)
-        .map_err(|_| BadUsage(format!("the value of `{name}` is not text in UTF-8")))?;
+    let text =
+        std::str::from_utf8(&bytes).map_err(|_| BadUsage(format!("the value of `{name}` is not UTF-8")))?;
     let line = text.strip_suffix('\n').map_or(text, |line| line.strip_suffix('\r').unwrap_or(line));
     Ok(Secret::new(Zeroizing::new(line.to_owned())))
 }
@@ -125,7 +125,7 @@ fn grant(store: &SecretStore, name: &str, grants: Vec<Grant>, as_json: bool) -> 
         info = Some(store.grant(name, grant).map_err(explained)?);
     }
     let info = info.context("no grant was given")?;
-    tell(&info, "has its grants", as_json);
+    report(&info, "Updated", as_json);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -134,22 +134,22 @@ fn remove(store: &SecretStore, name: &str, as_json: bool) -> Result<ExitCode> {
     if as_json {
         print::json(&json!({ "removed": info.name }));
     } else {
-        print::line(format!("Secret `{}` is forgotten, and no longer masked.", info.name));
+        print::line(format!("Removed secret `{}`; it is no longer redacted.", info.name));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(info: &SecretInfo, what: &str, as_json: bool) {
+fn report(info: &SecretInfo, what: &str, as_json: bool) {
     if as_json {
         print::json(&shown(info));
         return;
     }
     let name = &info.name;
     let places = match info.grants.as_slice() {
-        [] => format!("It is sent nowhere yet: portcullis secrets grant {name} HOST[:FIELD]"),
-        grants => format!("It may be sent to {}.", words(grants)),
+        [] => format!("It has no allowed hosts yet: portcullis secrets grant {name} HOST[:FIELD]"),
+        grants => format!("Allowed hosts: {}.", words(grants)),
     };
-    print::line(format!("Secret `{name}` {what}. {places}"));
+    print::line(format!("{what} secret `{name}`. {places}"));
 }
 
 fn list(store: &SecretStore, as_json: bool) -> Result<ExitCode> {
@@ -158,7 +158,7 @@ fn list(store: &SecretStore, as_json: bool) -> Result<ExitCode> {
         print::json(&Value::Array(secrets.iter().map(shown).collect()));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut rows = vec![["SECRET", "AGE", "MAY BE SENT TO"].map(str::to_owned).to_vec()];
+    let mut rows = vec![["SECRET", "AGE", "ALLOWED HOSTS"].map(str::to_owned).to_vec()];
     for info in &secrets {
         let mut places = if info.grants.is_empty() { "nowhere".to_owned() } else { words(&info.grants) };
         if info.pending {
@@ -168,7 +168,7 @@ fn list(store: &SecretStore, as_json: bool) -> Result<ExitCode> {
     }
     print::out(print::table(&rows));
     if secrets.is_empty() {
-        print::note("No secrets; `portcullis secrets set NAME` keeps one.");
+        print::note("No secrets yet. Add one: portcullis secrets set NAME");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -189,7 +189,7 @@ fn shown(info: &SecretInfo) -> Value {
     })
 }
 
-/// How long the value has been the same.
+/// Age of the value.
 fn age_secs(info: &SecretInfo) -> u64 {
     let now = SystemClock.since_epoch().as_secs();
     now.saturating_sub(u64::try_from(info.updated.as_second()).unwrap_or(0))

@@ -1,31 +1,30 @@
-//! `portcullis --selftest`: every registered tool, its schema, its snapshot and its dispatch agree.
+//! `portcullis --selftest`: checks every tool against its schema and snapshot.
 //!
-//! It runs in a home of its own that is gone afterwards, and calls every tool with its own example, through
-//! every guard, as a client would.
+//! Runs in a temporary home and calls every tool with its example, through all checks, as a client would.
 
 mod site;
 
 use super::block_on;
-use super::link::Link;
+use super::hub_client::HubClient;
 use crate::config::Config;
 use crate::home::Home;
 use crate::{print, surface};
 use anyhow::{Context, Result};
-use portcullis_store::scripts::{Approve, Capabilities, ScriptName};
+use portcullis_store::scripts::{ScriptApproval, ScriptName, ScriptPermissions};
 use serde_json::{Value, json};
-use site::Site;
+use site::SelftestSite;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// What was found about one tool.
-struct Checked {
+/// Result of one tool.
+struct ToolCheck {
     name: String,
     problems: Vec<String>,
 }
 
 pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
-    let site = Site::open()?;
+    let site = SelftestSite::open()?;
     let home = Home::open(folder.path().join("home"))?;
     std::fs::write(home.path().join("portcullis.toml"), site.config(&folder.path().join("key")))?;
     std::fs::write(home.path().join("example.ics"), site::CALENDAR)?;
@@ -33,7 +32,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     site.keep_token(&home, &config)?;
     keep_script(&config)?;
     let checked = block_on(async {
-        let mut link = Link::open(&home, &config).await?;
+        let mut link = HubClient::open(&home, &config).await?;
         check_all(&mut link, &site).await
     })??;
     let failed = checked.iter().filter(|tool| !tool.problems.is_empty()).count();
@@ -52,49 +51,50 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
-/// Puts a script in place and approves it, for the example that runs one.
+/// Creates and approves the script that an example runs.
 fn keep_script(config: &Config) -> Result<()> {
-    let (scripts, name) = (crate::scripts::open(config), "hello".parse::<ScriptName>()?);
+    let (scripts, name) =
+        (crate::scripts::open(config, &crate::database::open(config)?), "hello".parse::<ScriptName>()?);
     let sha256 = scripts.write(&name, "def main():\n    return \"Hello\"\n", None)?;
-    let granted = Capabilities::default();
-    let approve = Approve { sha256, granted, expires: None, by: "selftest".to_owned(), seen: None };
+    let granted = ScriptPermissions::default();
+    let approve = ScriptApproval { sha256, granted, expires: None, by: "selftest".to_owned(), seen: None };
     scripts.approve(&name, approve)?;
     Ok(())
 }
 
-async fn check_all(link: &mut Link, site: &Site) -> Result<Vec<Checked>> {
+async fn check_all(link: &mut HubClient, site: &SelftestSite) -> Result<Vec<ToolCheck>> {
     let listed = link.list("tools/list", "tools").await?;
     let snapshots: BTreeMap<&str, Value> = surface::snapshots()?;
-    let mut checked: Vec<Checked> = Vec::new();
-    // What writes goes first: the examples that read look at what the others wrote.
+    let mut checked: Vec<ToolCheck> = Vec::new();
+    // Writing tools first: the examples of reading tools use what they wrote.
     let mut order: Vec<&Value> = listed.iter().collect();
     order.sort_by_key(|tool| tool["annotations"]["readOnlyHint"].as_bool().unwrap_or(false));
     for tool in order {
         let name = tool["name"].as_str().unwrap_or_default().to_owned();
         let mut problems = Vec::new();
         match snapshots.get(name.as_str()) {
-            None => problems.push("it has no snapshot; run `cargo xtask gen`".to_owned()),
+            None => problems.push("no snapshot; run `cargo xtask gen`".to_owned()),
             Some(snapshot) => {
                 if snapshot["definition"] != *tool {
                     problems
-                        .push("its definition is not that of its snapshot; run `cargo xtask gen`".to_owned());
+                        .push("the definition differs from the snapshot; run `cargo xtask gen`".to_owned());
                 }
                 problems.extend(call(link, site, &name, tool, snapshot).await?);
             }
         }
-        checked.push(Checked { name, problems });
+        checked.push(ToolCheck { name, problems });
     }
     for name in snapshots.keys().filter(|name| !listed.iter().any(|tool| tool["name"] == **name)) {
-        let problems = vec!["it has a snapshot but is not registered".to_owned()];
-        checked.push(Checked { name: (*name).to_owned(), problems });
+        let problems = vec!["snapshot without a registered tool".to_owned()];
+        checked.push(ToolCheck { name: (*name).to_owned(), problems });
     }
     Ok(checked)
 }
 
-/// Calls a tool with its example, and with what its schema must refuse.
+/// Calls a tool with its example, and with arguments that its schema must refuse.
 async fn call(
-    link: &mut Link,
-    site: &Site,
+    link: &mut HubClient,
+    site: &SelftestSite,
     name: &str,
     tool: &Value,
     snapshot: &Value,
@@ -103,9 +103,9 @@ async fn call(
     let arguments = site.instead_of_the_web(&snapshot["example"]["arguments"]);
     let result = link.request("tools/call", json!({ "name": name, "arguments": arguments })).await;
     match result {
-        Err(error) => problems.push(format!("its example failed: {error:#}")),
+        Err(error) => problems.push(format!("the example failed: {error:#}")),
         Ok(result) if result["isError"] == true => {
-            problems.push(format!("its example failed: {}", result["content"][0]["text"]));
+            problems.push(format!("the example failed: {}", result["content"][0]["text"]));
         }
         Ok(result) => {
             if let Some(schema) = tool.get("outputSchema") {
@@ -113,7 +113,7 @@ async fn call(
                     .map(|validator| validator.is_valid(&result["structuredContent"]))
                     .unwrap_or(false);
                 if !fits {
-                    problems.push("the result of its example does not fit its output schema".to_owned());
+                    problems.push("the result does not match the output schema".to_owned());
                 }
             }
         }
@@ -121,7 +121,7 @@ async fn call(
     let stray = json!({ "name": name, "arguments": { "no_such_argument": true } });
     match link.request("tools/call", stray).await {
         Ok(result) if result["structuredContent"]["code"] == "invalid_args" => {}
-        Ok(_) | Err(_) => problems.push("it takes an argument that its schema does not know".to_owned()),
+        Ok(_) | Err(_) => problems.push("an unknown argument is accepted".to_owned()),
     }
     Ok(problems)
 }

@@ -1,16 +1,16 @@
-//! `portcullis serve`: the hub, over HTTP and the local socket.
+//! `portcullis serve`: the hub, over HTTP and a local socket.
 
-use super::{Ending, Opened, block_on, open, overdue};
+use super::{LoadedHome, ShutdownSignals, block_on, open, overdue};
 use crate::BadUsage;
-use crate::compose::{self, Bound, Composed, OWN_FILES, compose};
-use crate::config::{Config, Loaded};
+use crate::compose::{self, BoundAddress, ComposedHub, OWN_FILES, compose};
+use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
 use crate::install::{ClientApp, Endpoint, Transport};
 use crate::{admin, logging, print, reload};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::{EffectSet, Secret, ToolView};
 use portcullis_server::http;
-use portcullis_server::local::{self, Claim};
+use portcullis_server::local::{self, HubLock};
 use portcullis_store::clients;
 use portcullis_store::clients::NewClient;
 use std::io;
@@ -20,29 +20,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// The name of the client that the first start makes.
+/// Name of the client that the first start creates.
 const FIRST_CLIENT: &str = "default";
 
 pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded, version } = open(home)?;
+    let LoadedHome { home, loaded, version } = open(home)?;
     let log_level = logging::start(loaded.config.logging);
     for warning in &loaded.warnings {
         tracing::warn!(target: "config", "{warning}");
     }
     let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? else {
         let path = home.path().display();
-        let reason =
-            format!("a hub already runs on `{path}`; stop it, or choose another home with `--home DIR`");
+        let reason = format!(
+            "a hub is already running with home `{path}`; stop it, or choose another home with `--home DIR`"
+        );
         return Err(anyhow!(reason));
     };
-    let opened = Opened { home, loaded, version }.current()?;
+    let opened = LoadedHome { home, loaded, version }.current()?;
     raise_open_files(opened.loaded.config.limits.connections_max);
     block_on(serve(opened, log_level, claim, json))?
 }
 
-/// How long connections get to close once the calls are done. Longer than the server's own bound.
+/// Grace period of connections once the calls are done. Longer than the server's own.
 const CLOSE_WITHIN: Duration = Duration::from_secs(8);
-/// Asks for as many open files as connections are allowed. The usual default of 1,024 is for programs that use `select`.
+/// Raises the open file limit (RLIMIT_NOFILE) for `limits.connections_max`. The usual 1,024 is for programs that use `select`.
 fn raise_open_files(connections_max: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let wanted = connections_max as u64 + OWN_FILES;
@@ -51,13 +52,18 @@ fn raise_open_files(connections_max: usize) {
     let possible = maximum.map_or(wanted, |maximum| wanted.min(maximum));
     if setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_err() || possible < wanted
     {
-        tracing::warn!(target: "hub", current, wanted, "Fewer files can be open than `limits.connections_max` needs; so many fewer connections are let in.");
+        tracing::warn!(target: "hub", current, wanted, "open file limit too low for `limits.connections_max`; accepting fewer connections");
     }
 }
 
-async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded: Loaded { config, path, .. }, version } = opened;
-    let mut ending = Ending::new()?;
+async fn serve(
+    opened: LoadedHome,
+    log_level: logging::LogLevelHandle,
+    claim: HubLock,
+    json: bool,
+) -> Result<ExitCode> {
+    let LoadedHome { home, loaded: LoadedConfig { config, path, .. }, version } = opened;
+    let mut ending = ShutdownSignals::new()?;
     let listener = listen(&config).await?;
     let address = listener.local_addr()?;
     let composed = Arc::new(compose(&home, &config)?);
@@ -65,17 +71,17 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     let socket = claim.listen().context("the local socket")?;
     let token = first_client(&composed)?;
     let allowed = Arc::new(Arc::new(compose::allowed(address, &config)).into());
-    let bound = Bound { address, allowed };
+    let bound = BoundAddress { address, allowed };
 
     let people = admin::open(&home, &config, &composed, address)?;
     let beside = people.beside;
     let serving_http =
         tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone(), beside));
     let serving_socket =
-        tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.are_behind()));
+        tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.descendant_check()));
     let grace = config.limits.shutdown_grace;
     overdue::watch(grace + CLOSE_WITHIN)?;
-    let greeting = Greeting {
+    let greeting = StartupBanner {
         home: &home,
         config_path: path.as_deref(),
         url: super::url_of(address),
@@ -93,11 +99,11 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
         log_level,
     ));
 
-    ending.told().await;
-    tracing::info!(target: "hub", "Shutting down; calls under way are finished first. Once more to end at once.");
+    ending.received().await;
+    tracing::info!(target: "hub", "shutting down after in-flight calls; signal again to exit at once");
     let ended = async {
         let all_done = composed.hub.shut_down(grace).await;
-        // A client that does not read must not keep the hub from ending.
+        // A client that does not read must not block the shutdown.
         let served = async { tokio::join!(serving_http, serving_socket) };
         let _ = tokio::time::timeout(CLOSE_WITHIN, served).await;
         composed.servers.stop();
@@ -106,10 +112,10 @@ async fn serve(opened: Opened, log_level: logging::LogLevel, claim: Claim, json:
     tokio::select! {
         all_done = ended => {
             if !all_done {
-                tracing::warn!(target: "hub", grace_secs = grace.as_secs(), "Some calls did not finish in time.");
+                tracing::warn!(target: "hub", grace_secs = grace.as_secs(), "shutdown timeout: some calls did not finish");
             }
         }
-        () = ending.told() => tracing::warn!(target: "hub", "Ended at once."),
+        () = ending.received() => tracing::warn!(target: "hub", "forced exit"),
     }
     drop(claim);
     Ok(ExitCode::SUCCESS)
@@ -125,9 +131,9 @@ async fn listen(config: &Config) -> Result<TcpListener> {
     })
 }
 
-/// Makes a client where there is none, so that the first start ends with something that works.
-fn first_client(composed: &Composed) -> Result<Option<Secret<String>>> {
-    // Where the last client was revoked, nobody is meant to come in.
+/// Creates a client if there never was one, so that the first start is usable.
+fn first_client(composed: &ComposedHub) -> Result<Option<Secret<String>>> {
+    // If the last client was revoked, none is created.
     if composed.identity.has_been_used() {
         return Ok(None);
     }
@@ -141,24 +147,24 @@ fn first_client(composed: &Composed) -> Result<Option<Secret<String>>> {
     };
     match composed.identity.add(new) {
         Ok((_, token)) => Ok(Some(token)),
-        // Another process was faster; its token was shown there.
+        // Another process was faster and printed the token.
         Err(clients::IdentityError::Taken(_)) => Ok(None),
         Err(error) => Err(error).context("the first client"),
     }
 }
 
-struct Greeting<'a> {
+struct StartupBanner<'a> {
     home: &'a Home,
     config_path: Option<&'a Path>,
     url: String,
     token: Option<Secret<String>>,
-    /// Where people look and decide, or why they cannot.
+    /// URL of the admin page, or why it is not served.
     admin: String,
-    /// By which the first of them sets a password.
+    /// One-time link for the first password.
     admin_link: Option<Secret<String>>,
 }
 
-impl Greeting<'_> {
+impl StartupBanner<'_> {
     fn print(&self, config: &Config, json: bool) {
         if json {
             let greeting = serde_json::json!({
@@ -176,9 +182,7 @@ impl Greeting<'_> {
         print::out_showing(self.text(config), token);
         if let Some(link) = &self.admin_link {
             let link = link.expose();
-            let text = format!(
-                "\nTo see what agents do and to decide, set a password here within an hour:\n\n  {link}\n"
-            );
+            let text = format!("\nAdmin page: set a password within one hour at:\n\n  {link}\n");
             print::out_showing(text, link);
         }
     }
@@ -187,7 +191,7 @@ impl Greeting<'_> {
         let home = self.home.path().display();
         let settings = match self.config_path {
             Some(path) => path.display().to_string(),
-            None => "defaults; `portcullis init` writes a file to change them".to_owned(),
+            None => "defaults; to change them, run `portcullis init`".to_owned(),
         };
         let mut text = format!(
             "Portcullis {} is ready.\n\n  MCP      {}\n  admin    {}\n  data     {home}\n  files    {}\n  config   {settings}\n",
@@ -197,11 +201,11 @@ impl Greeting<'_> {
             config.workspace.data_dir().display(),
         );
         let Some(token) = &self.token else {
-            text.push_str("\nAdd a client: portcullis clients add NAME [--install cursor]\n");
+            text.push_str("\nTo add a client: portcullis clients add NAME [--install cursor]\n");
             return text;
         };
         text.push_str(&format!(
-            "  token    {}   (client `{FIRST_CLIENT}`, shown only now)\n",
+            "  token    {}   (client `{FIRST_CLIENT}`; not shown again)\n",
             token.expose()
         ));
         let endpoint = Endpoint::of_this_program(self.home.path(), &self.url, token);
@@ -224,7 +228,7 @@ impl Greeting<'_> {
                 });
             }
         }
-        text.push_str("\nTo write one of these for you: portcullis clients add NAME --install cursor\n");
+        text.push_str("\nTo configure an application: portcullis clients add NAME --install cursor\n");
         text
     }
 }

@@ -1,37 +1,37 @@
-//! `portcullis --mcp`: MCP on standard input and output, as the hub or as a bridge to the one that runs.
+//! `portcullis --mcp`: MCP over stdio, as the hub or as a bridge to the running one.
 
-use super::{Ending, Opened, block_on, open, overdue};
+use super::{LoadedHome, ShutdownSignals, block_on, open, overdue};
 use crate::compose::compose;
-use crate::config::Loaded;
+use crate::config::LoadedConfig;
 use crate::{logging, print, reload};
 use anyhow::{Context, Result, anyhow};
 use portcullis_server::line;
-use portcullis_server::local::{self, BridgeEnd, Claim};
+use portcullis_server::local::{self, BridgeEnd, HubLock};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 
-/// How often, and how long apart, a hub that is just starting is tried.
+/// Connection attempts to a hub that is just starting, and their interval.
 pub(super) const CONNECT_TRIES: u32 = 50;
 pub(super) const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a client that starts the hub waits for what trusted servers say of themselves. Most say it sooner; one that is
-/// slow or broken holds nobody up for longer.
+/// How long a client that starts the hub waits for the instructions of trusted servers. A slow or broken server delays it
+/// no longer.
 const INTRODUCED_WITHIN: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
-    let Opened { home, loaded, version } = open(home)?;
+    let LoadedHome { home, loaded, version } = open(home)?;
     let log_level = logging::start(loaded.config.logging);
     for warning in &loaded.warnings {
         tracing::warn!(target: "config", "{warning}");
     }
     block_on(async {
-        let mut ending = Ending::new()?;
+        let mut ending = ShutdownSignals::new()?;
         for _ in 0..CONNECT_TRIES {
             if let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? {
-                let opened = Opened { home, loaded, version }.current()?;
+                let opened = LoadedHome { home, loaded, version }.current()?;
                 return be_the_hub(opened, log_level, claim, ending).await;
             }
             if let Ok(hub) = local::connect(home.path()).await {
@@ -40,47 +40,47 @@ pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
             tokio::time::sleep(CONNECT_PAUSE).await;
         }
         let path = home.path().display();
-        Err(anyhow!("a hub holds `{path}` but does not answer; stop it, then try again"))
+        Err(anyhow!("the hub with home `{path}` does not respond; stop it, then retry"))
     })?
 }
 
-async fn bridge(hub: UnixStream, ending: &mut Ending) -> Result<ExitCode> {
-    tracing::info!(target: "hub", "Passing messages on to the hub that runs on this home.");
+async fn bridge(hub: UnixStream, ending: &mut ShutdownSignals) -> Result<ExitCode> {
+    tracing::info!(target: "hub", "relaying to the running hub");
     let ended = tokio::select! {
         ended = local::bridge(hub, tokio::io::stdin(), tokio::io::stdout()) => ended,
-        () = ending.told() => Ok(BridgeEnd::ClientLeft),
+        () = ending.received() => Ok(BridgeEnd::ClientLeft),
     };
     match ended {
         Ok(BridgeEnd::ClientLeft) => Ok(ExitCode::SUCCESS),
         Ok(BridgeEnd::HubLeft) | Err(_) => {
-            print::note("portcullis: the hub has gone away; start it again, then reconnect");
+            print::note("portcullis: the hub closed the connection; restart it, then reconnect");
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
 async fn be_the_hub(
-    opened: Opened,
-    log_level: logging::LogLevel,
-    claim: Claim,
-    mut ending: Ending,
+    opened: LoadedHome,
+    log_level: logging::LogLevelHandle,
+    claim: HubLock,
+    mut ending: ShutdownSignals,
 ) -> Result<ExitCode> {
-    let Opened { home, loaded: Loaded { config, .. }, version } = opened;
+    let LoadedHome { home, loaded: LoadedConfig { config, .. }, version } = opened;
     let grace = config.limits.shutdown_grace;
-    // Calls, connections and the socket each have it.
+    // Calls, connections and the socket share it.
     overdue::watch(grace * 3)?;
     let composed = Arc::new(compose(&home, &config)?);
     super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;
     let mut serving_socket =
-        tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.are_behind()));
+        tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.descendant_check()));
     tokio::spawn(reload::watch(home, version, composed.clone(), config, None, log_level));
 
     let hub = composed.hub.clone();
     tokio::select! {
-        // Started a moment ago, and asked for their words only once.
+        // Just started; their instructions are read only once.
         () = composed.servers.introduced(INTRODUCED_WITHIN) => {}
-        () = ending.told() => {}
+        () = ending.received() => {}
     }
     let serving = line::serve(hub.clone(), "stdio", tokio::io::stdin(), tokio::io::stdout());
     tokio::pin!(serving);
@@ -89,8 +89,8 @@ async fn be_the_hub(
             served.context("standard input and output")?;
             wait_for_bridges(&hub, &mut ending).await;
         }
-        () = ending.told() => {
-            // What is under way is finished, and its answers are written.
+        () = ending.received() => {
+            // In-flight calls finish, and their responses are written.
             let _ = tokio::join!(hub.shut_down(grace), tokio::time::timeout(grace, serving));
         }
     }
@@ -101,15 +101,15 @@ async fn be_the_hub(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Others may have come to this hub by way of its socket; they are not left in the middle of their work.
-async fn wait_for_bridges(hub: &portcullis_server::Hub, ending: &mut Ending) {
+/// Other processes may use this hub through its socket; their work is finished first.
+async fn wait_for_bridges(hub: &portcullis_server::Hub, ending: &mut ShutdownSignals) {
     if hub.has_local_guests() {
-        tracing::info!(target: "hub", "Standard input has ended; serving the other processes on this home until they leave.");
+        tracing::info!(target: "hub", "stdin closed; serving other processes until they disconnect");
     }
     while hub.has_local_guests() {
         tokio::select! {
             () = tokio::time::sleep(CONNECT_PAUSE) => {}
-            () = ending.told() => return,
+            () = ending.received() => return,
         }
     }
 }

@@ -1,8 +1,8 @@
-//! `portcullis tools`: list the tools, or call one, through every guard.
+//! `portcullis tools`: list the tools, or call one through all checks.
 
-use super::link::Link;
+use super::hub_client::HubClient;
 use super::policy::test::server_tools;
-use super::{Opened, block_on, open};
+use super::{LoadedHome, block_on, open};
 use crate::cli::{ToolsArgs, ToolsCommand};
 use crate::config::Config;
 use crate::home::Home;
@@ -15,15 +15,18 @@ use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// How much is read from standard input for arguments.
+/// Limit of arguments read from stdin.
 const ARGUMENTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result<ExitCode> {
-    let Opened { home, loaded, .. } = open(home)?;
-    logging::start(crate::config::Logging { level: crate::config::Level::Warn, ..loaded.config.logging });
+    let LoadedHome { home, loaded, .. } = open(home)?;
+    logging::start(crate::config::LoggingSettings {
+        level: crate::config::Level::Warn,
+        ..loaded.config.logging
+    });
     let command = args.command.unwrap_or(ToolsCommand::List);
     block_on(async {
-        let mut link = Link::open(&home, &loaded.config).await?;
+        let mut link = HubClient::open(&home, &loaded.config).await?;
         match command {
             ToolsCommand::List => list(&mut link, &home, &loaded.config, as_json).await,
             ToolsCommand::Call { name, arguments } => call(&mut link, &name, &arguments, as_json).await,
@@ -31,10 +34,9 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
     })?
 }
 
-async fn list(link: &mut Link, home: &Home, config: &Config, as_json: bool) -> Result<ExitCode> {
+async fn list(link: &mut HubClient, home: &Home, config: &Config, as_json: bool) -> Result<ExitCode> {
     let mut tools = link.list("tools/list", "tools").await?;
-    // The hub's own words on a tool are no part of what agents are told of it, and a server's own words on what its
-    // tools do are not what the hub goes by.
+    // Agents do not see the hub's effects and labels, and the hub does not rely on a server's own annotations.
     let known = KnownTools::of(config)?;
     let trusted = server_tools(home, config)?;
     let effect = |tool: &Value| {
@@ -50,7 +52,7 @@ async fn list(link: &mut Link, home: &Home, config: &Config, as_json: bool) -> R
         print::json(&Value::Array(tools));
         return Ok(ExitCode::SUCCESS);
     }
-    let mut rows = vec![vec!["TOOL".to_owned(), "EFFECT".to_owned(), "WHAT IT DOES".to_owned()]];
+    let mut rows = vec![vec!["TOOL".to_owned(), "EFFECT".to_owned(), "TITLE".to_owned()]];
     for tool in &tools {
         let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
         rows.push(vec![text("name"), effect(tool).to_owned(), text("title")]);
@@ -59,7 +61,7 @@ async fn list(link: &mut Link, home: &Home, config: &Config, as_json: bool) -> R
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a tool of the hub's own does, that no family has: it says so itself, and the worst where it does not.
+/// Effect of a tool outside the families, from its annotations; the worst if it has none.
 fn hinted(tool: &Value) -> Effect {
     let hint = |name: &str| tool["annotations"][name].as_bool();
     match (hint("readOnlyHint"), hint("destructiveHint")) {
@@ -69,7 +71,7 @@ fn hinted(tool: &Value) -> Effect {
     }
 }
 
-/// Reads arguments as they are given on the command line; `-` is standard input.
+/// Parses arguments from the command line; `-` reads stdin.
 pub(super) fn read_arguments(arguments: &str) -> Result<Value> {
     let mut text = arguments.to_owned();
     if arguments == "-" {
@@ -77,11 +79,16 @@ pub(super) fn read_arguments(arguments: &str) -> Result<Value> {
         std::io::stdin().take(ARGUMENTS_BYTES_MAX).read_to_string(&mut text).context("standard input")?;
     }
     let value = portcullis_core::json::parse_strict(&text)
-        .map_err(|error| BadUsage(format!("the arguments are not a JSON object: {error}")))?;
+        .map_err(|error| BadUsage(format!("invalid arguments: not a JSON object: {error}")))?;
     Ok(value)
 }
 
-pub(super) async fn call(link: &mut Link, name: &str, arguments: &str, as_json: bool) -> Result<ExitCode> {
+pub(super) async fn call(
+    link: &mut HubClient,
+    name: &str,
+    arguments: &str,
+    as_json: bool,
+) -> Result<ExitCode> {
     let arguments = read_arguments(arguments)?;
     let result = link.call(name, arguments).await?;
     let failed = result["isError"].as_bool().unwrap_or(false);

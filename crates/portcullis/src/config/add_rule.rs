@@ -1,7 +1,7 @@
-//! Writing the rule that an approval for good becomes. How rules are written is `edit_rules`' part.
+//! The allow rule of an "always" approval. `edit_rules` writes it.
 
-use super::edit_rules::{RuleEdit, WrittenRule, edit_rules};
-use super::edit_servers::{EditError, Editing};
+use super::edit_rules::{NewRule, RuleEdit, edit_rules};
+use super::edit_servers::{ConfigEditLock, EditError};
 use super::{Config, ConfigErrors, Environment};
 use portcullis_core::{Effect, Origin, Reach};
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ pub struct AllowRule {
     pub client: String,
     pub name: String,
     pub origin: Origin,
-    /// The rule ends where the tool begins to do something else, or to reach further.
+    /// The rule stops matching if the tool's effect or reach changes.
     pub effect: Effect,
     pub reach: Reach,
-    /// Where the rule came from, for whoever reads the file.
+    /// Comment in the file: where the rule came from.
     pub comment: String,
 }
 
@@ -24,19 +24,17 @@ pub struct AllowRule {
 pub enum AddRuleError {
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    #[error("`{0}` could mean more than one name in a rule; write the rule by hand")]
+    #[error("`{0}` would match more than one name as a glob; write the rule yourself")]
     Glob(String),
-    #[error(
-        "{name} cannot be changed for you; add this where it comes before other rules for `{tool}`:\n{rule}"
-    )]
+    #[error("cannot edit {name}; add this before other rules for `{tool}`:\n{rule}")]
     ByHand { name: String, tool: String, rule: String },
     #[error(transparent)]
     Edit(EditError),
 }
 
 impl AllowRule {
-    fn written(&self) -> WrittenRule {
-        WrittenRule {
+    fn written(&self) -> NewRule {
+        NewRule {
             tools: vec![self.name.clone()],
             clients: vec![self.client.clone()],
             origins: vec![self.origin.as_str().to_owned()],
@@ -44,14 +42,14 @@ impl AllowRule {
             reach: Some(self.reach.as_str().to_owned()),
             decision: "allow".to_owned(),
             comment: self.comment.clone(),
-            ..WrittenRule::default()
+            ..NewRule::default()
         }
     }
 }
 
-/// Writes a rule before the rule `before`, or after all others. Returns the file.
+/// Inserts a rule before the rule `before`, or appends it. Returns the file.
 pub fn add_rule(
-    editing: &Editing,
+    editing: &ConfigEditLock,
     env: Environment<'_>,
     rule: &AllowRule,
     before: Option<usize>,
@@ -92,7 +90,7 @@ mod tests {
         if let Some(text) = before {
             std::fs::write(home.path().join("portcullis.toml"), text).unwrap();
         }
-        let editing = Editing::of(home.path()).unwrap();
+        let editing = ConfigEditLock::of(home.path()).unwrap();
         let path = add_rule(&editing, &|_| None, &rule(), at)?;
         let beside = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let beside = beside.filter(|name| name != "portcullis.lock").count();
@@ -146,11 +144,11 @@ mod tests {
             "[[policy]]\ndecision='ask'\ntools=['''\n[[policy]]\n''']\n",
         ] {
             let error = check(Some(text), Some(0)).unwrap_err().to_string();
-            assert!(error.contains("cannot be changed for you") && error.contains("[[policy]]"), "{error}");
+            assert!(error.contains("cannot edit") && error.contains("[[policy]]"), "{error}");
         }
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("portcullis.yaml"), "memory:\n  enabled: true\n").unwrap();
-        let editing = Editing::of(home.path()).unwrap();
+        let editing = ConfigEditLock::of(home.path()).unwrap();
         assert!(matches!(add_rule(&editing, &|_| None, &rule(), None), Err(AddRuleError::ByHand { .. })));
         let glob = AllowRule { name: "chat_*".to_owned(), ..rule() };
         assert!(matches!(add_rule(&editing, &|_| None, &glob, None), Err(AddRuleError::Glob(_))));

@@ -1,6 +1,6 @@
-//! Changing the rules in the configuration, and leaving everything else in it as it is, comments too.
+//! Adds, removes and moves policy rules in the configuration file, preserving everything else, including comments.
 
-use super::edit_servers::{Change, EditError, Editing, Form, edit};
+use super::edit_servers::{ConfigChange, ConfigEditLock, ConfigFormat, EditError, edit};
 use super::read;
 use super::{Config, Environment};
 use serde_json::{Value, json};
@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// A rule that is to be in the configuration. What is empty or `None` is not written, and takes all.
+/// A rule to add. Empty and `None` fields are not written and match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct WrittenRule {
+pub(crate) struct NewRule {
     pub(crate) tools: Vec<String>,
     pub(crate) clients: Vec<String>,
     pub(crate) origins: Vec<String>,
@@ -20,23 +20,23 @@ pub(crate) struct WrittenRule {
     pub(crate) days: Vec<String>,
     pub(crate) until: Option<String>,
     pub(crate) decision: String,
-    /// Where it came from, for whoever reads the file.
+    /// Comment in the file: where it came from.
     pub(crate) comment: String,
 }
 
-/// What is to be different afterwards. Rules are named by their place, from zero.
+/// An edit. Rules are indexed from zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RuleEdit {
-    Add { at: usize, rule: Box<WrittenRule> },
+    Add { at: usize, rule: Box<NewRule> },
     Remove { at: usize },
     Move { from: usize, to: usize },
 }
 
-impl WrittenRule {
+impl NewRule {
     fn written(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let list = |all: &[String]| all.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let mut text = format!("# {}\n[[policy]]\n", self.comment.replace(char::is_control, " "));
         for (key, all) in [
             ("tools", &self.tools),
@@ -60,8 +60,7 @@ impl WrittenRule {
 }
 
 impl RuleEdit {
-    /// Returns whether this is all that is different between two readings of the file. `meant` is what a new rule says by
-    /// itself.
+    /// Returns whether this edit is the only difference between two parsed files. `meant` is the resolved new rule.
     pub(super) fn is_all(&self, meant: &Value, before: &mut Value, after: &mut Value) -> bool {
         let (Some(old), Some(new)) = (before["policy"].as_array_mut(), after["policy"].as_array_mut()) else {
             return false;
@@ -75,22 +74,22 @@ impl RuleEdit {
             }
             _ => return false,
         }
-        // Both are compared with all the rest.
+        // The caller compares the rest.
         true
     }
 }
 
-/// Tells one text of the file from another.
+/// Returns the version (digest) of the file.
 pub(crate) fn version(home: &Path) -> String {
     let text = read::find(home).ok().flatten().map(|source| source.text).unwrap_or_default();
     Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Changes the rules. Returns the file.
+/// Edits the rules. Returns the file.
 ///
-/// What was written is read again first: unless everything else means what it meant, nothing is changed.
+/// The result is parsed before it is written: unless everything else is unchanged, nothing is written.
 pub(crate) fn edit_rules(
-    editing: &Editing,
+    editing: &ConfigEditLock,
     env: Environment<'_>,
     change: &RuleEdit,
 ) -> Result<PathBuf, EditError> {
@@ -98,37 +97,37 @@ pub(crate) fn edit_rules(
     let (entry, meant) = match change {
         RuleEdit::Add { rule, .. } => {
             let text = rule.written();
-            // By itself: what is wrong with it is told in its own words.
+            // Validated by itself, for clear errors.
             let document = read::parse("rule.toml", &text)?;
             let (alone, _) = Config::of("rule.toml", &document, home, env)?;
             (text, json!(alone.written)["policy"][0].take())
         }
-        RuleEdit::Remove { at } => (format!("take the rule number {at} out, counted from 0\n"), Value::Null),
+        RuleEdit::Remove { at } => (format!("remove rule {at} (numbered from 0)\n"), Value::Null),
         RuleEdit::Move { from, to } => {
-            (format!("put the rule number {from} in the place {to}, counted from 0\n"), Value::Null)
+            (format!("move rule {from} to position {to} (numbered from 0)\n"), Value::Null)
         }
     };
     let edited = edit(home, env, &|_| entry.clone(), |old, form, text| {
-        if form != Form::Toml {
-            return Err(EditError::Form("rules are changed in TOML only".to_owned()));
+        if form != ConfigFormat::Toml {
+            return Err(EditError::Form("rules can be edited in TOML files only".to_owned()));
         }
         let count = old["policy"].as_array().map_or(0, Vec::len);
         let not_understood = || EditError::ByHand {
             name: "the configuration".to_owned(),
-            why: "its rules are not written as `[[policy]]`".to_owned(),
+            why: "its rules are not `[[policy]]` tables".to_owned(),
             entry: entry.clone(),
         };
         let blocks =
             Blocks::of(text).filter(|blocks| blocks.rules.len() == count).ok_or_else(not_understood)?;
         let text = blocks.changed(change, &entry).ok_or_else(not_understood)?;
-        Ok((text, Change::Rules { edit: change.clone(), meant }))
+        Ok((text, ConfigChange::Rules { edit: change.clone(), meant }))
     })?;
     edited.write(editing)
 }
 
-/// The text of a file, cut into its rules and what is between them.
+/// The text of a file, split into rules and the text between them.
 struct Blocks<'t> {
-    /// What stands before each rule, and after the last.
+    /// The text before each rule, and after the last.
     between: Vec<&'t str>,
     /// Each with the comment right above it.
     rules: Vec<&'t str>,
@@ -137,9 +136,9 @@ struct Blocks<'t> {
 impl<'t> Blocks<'t> {
     fn of(text: &'t str) -> Option<Blocks<'t>> {
         let (mut between, mut rules) = (Vec::new(), Vec::new());
-        // Where the present part began, and whether it is a rule.
+        // Start of the current part, and whether it is a rule.
         let (mut began, mut in_rule) = (0, false);
-        // Where the comment that stands right above the present line began.
+        // Start of the comment right above the current line.
         let (mut at, mut comment) = (0, None);
         for line in text.split_inclusive('\n') {
             let bare: String = line.split('#').next().unwrap_or_default().split_whitespace().collect();
@@ -171,7 +170,7 @@ impl<'t> Blocks<'t> {
         Some(Blocks { between, rules })
     }
 
-    /// Returns the text with the change. A rule that goes takes nothing of what is between rules with it.
+    /// Returns the edited text. Removing a rule keeps the text between rules.
     fn changed(&self, change: &RuleEdit, entry: &str) -> Option<String> {
         let mut rules: Vec<String> = self.rules.iter().map(|rule| (*rule).to_owned()).collect();
         let mut between: Vec<String> = self.between.iter().map(|text| (*text).to_owned()).collect();
@@ -183,7 +182,7 @@ impl<'t> Blocks<'t> {
                     text.push('\n');
                 }
                 rules.insert(*at, text);
-                // The very first comes after everything; the last before what came after the one before it.
+                // The first rule of a file is appended; a new last rule goes before the text after the previous last.
                 let place = if is_last && !is_first { *at } else { *at + 1 };
                 between.insert(place, String::new());
                 if is_last {
@@ -217,7 +216,7 @@ impl<'t> Blocks<'t> {
     }
 }
 
-/// Puts an empty line before a rule that comes after everything else.
+/// Separates an appended rule by an empty line.
 fn separate(rules: &mut [String], between: &mut [String], at: usize) {
     let before = match between.get(at).filter(|text| !text.is_empty()) {
         Some(text) => text.clone(),
@@ -243,16 +242,16 @@ mod tests {
     fn changed(text: &str, change: &RuleEdit) -> Result<String, EditError> {
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("portcullis.toml"), text).unwrap();
-        let path = edit_rules(&Editing::of(home.path())?, &|_| None, change)?;
+        let path = edit_rules(&ConfigEditLock::of(home.path())?, &|_| None, change)?;
         Ok(std::fs::read_to_string(path).unwrap())
     }
 
-    fn rule() -> WrittenRule {
-        WrittenRule {
+    fn rule() -> NewRule {
+        NewRule {
             tools: vec!["c_*".to_owned()],
             decision: "allow".to_owned(),
             comment: "by ann".to_owned(),
-            ..WrittenRule::default()
+            ..NewRule::default()
         }
     }
 
@@ -284,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_or_not_understood_changes_nothing() {
-        let bad = WrittenRule { decision: "perhaps".to_owned(), ..rule() };
+        let bad = NewRule { decision: "perhaps".to_owned(), ..rule() };
         let error = changed(FILE, &RuleEdit::Add { at: 0, rule: Box::new(bad) }).unwrap_err();
         assert!(matches!(error, EditError::Config(_)), "{error}");
         for (text, change) in [

@@ -1,16 +1,16 @@
-//! Writing servers into the configuration and taking them out, and leaving everything else in it as it is.
+//! Adds and removes servers in the configuration file, preserving everything else.
 
-use super::by_hand;
 use super::edit_rules::RuleEdit;
-use super::inline;
-use super::meaning::{is_server_name, server_name_expected};
-use super::read::{self, Source};
-use super::sections::without;
+use super::inline_tables;
+use super::manual_snippet;
+use super::read::{self, ConfigFile};
+use super::resolve::{is_server_name, server_name_expected};
+use super::toml_sections::without;
 use super::{Config, ConfigErrors, Environment};
+use crate::atomic_write::replace;
 use crate::install::{put_jsonc, take_jsonc};
-use crate::private;
-use crate::replace::replace;
-use portcullis_store::{FileError, Hold};
+use crate::secret_detection;
+use portcullis_store::{FileError, FileLock};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 
 const NEW_FILE: &str = "portcullis.toml";
 const PRIVATE_FILE: u32 = 0o600;
-/// Whoever changes the configuration holds this file, which is empty, beside it.
+/// Lock file of configuration edits, next to the configuration.
 const LOCK_FILE: &str = "portcullis.lock";
 
-/// A server that is to be in the configuration.
+/// A server to add.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewServer {
     pub name: String,
@@ -31,11 +31,11 @@ pub struct NewServer {
     pub env: Vec<(String, String)>,
     pub url: Option<String>,
     pub headers: Vec<(String, String)>,
-    /// Whether to log in there, and the settings for that.
+    /// OAuth settings, if it needs a login.
     pub oauth: Option<Vec<(String, Value)>>,
     pub timeout_ms: Option<u64>,
     pub always_trusted: bool,
-    /// Where it came from, for whoever reads the file.
+    /// Comment in the file: where it came from.
     pub comment: Option<String>,
 }
 
@@ -44,18 +44,18 @@ pub struct NewServer {
 pub enum EditError {
     #[error(transparent)]
     Config(#[from] ConfigErrors),
-    #[error("server `{0}` is configured already; `portcullis mcp remove {0}` first, or choose another name")]
+    #[error("server `{0}` already exists; run `portcullis mcp remove {0}` first, or choose another name")]
     Taken(String),
-    #[error("no server is named `{}` in the configuration; `portcullis mcp list` shows them", portcullis_core::json::printable(.0))]
+    #[error("no such server: `{}`; list them with `portcullis mcp list`", portcullis_core::json::printable(.0))]
     Unknown(String),
-    /// Only while a change is worked out; what is said then is what to do by hand.
+    /// Internal: mapped to manual instructions.
     #[error("{0}")]
     Form(String),
-    #[error("{name} cannot be changed for you: {why}\nchange it by hand:\n{entry}")]
+    #[error("cannot edit {name}: {why}\nedit it yourself:\n{entry}")]
     ByHand { name: String, why: String, entry: String },
     #[error("{}: {why}", if .name.is_empty() { "\"\"".to_owned() } else { portcullis_core::json::printable(.name) })]
     Unfit { name: String, why: String },
-    #[error("{0} was changed at the same moment; try again")]
+    #[error("{0} changed meanwhile; retry")]
     Changed(String),
     #[error("cannot write `{path}`: {source}")]
     Io { path: String, source: std::io::Error },
@@ -63,17 +63,16 @@ pub enum EditError {
     Held(#[from] FileError),
 }
 
-/// The right to change the configuration of a home. Everybody else who wants to waits until it is dropped, so that
-/// what was read last is what is changed.
+/// Exclusive lock for edits of a home's configuration, so that no edit is lost. Other editors wait.
 #[derive(Debug)]
-pub struct Editing {
+pub struct ConfigEditLock {
     home: PathBuf,
-    _hold: Hold,
+    _hold: FileLock,
 }
 
-impl Editing {
-    pub fn of(home: &Path) -> Result<Editing, EditError> {
-        Ok(Editing { home: home.to_owned(), _hold: Hold::of(&home.join(LOCK_FILE))? })
+impl ConfigEditLock {
+    pub fn of(home: &Path) -> Result<ConfigEditLock, EditError> {
+        Ok(ConfigEditLock { home: home.to_owned(), _hold: FileLock::of(&home.join(LOCK_FILE))? })
     }
 
     pub(crate) fn home(&self) -> &Path {
@@ -82,15 +81,16 @@ impl Editing {
 }
 
 impl NewServer {
-    /// Returns it as it may be shown: what is private in its words or its address is hidden.
+    /// Returns a redacted copy for display.
     #[must_use]
     pub fn shown(&self) -> NewServer {
-        let url = self.url.as_deref().map(private::shown_url);
-        let (env, headers) = (private::shown_pairs(&self.env), private::shown_pairs(&self.headers));
-        NewServer { args: private::shown_args(&self.args), env, url, headers, ..self.clone() }
+        let url = self.url.as_deref().map(secret_detection::shown_url);
+        let (env, headers) =
+            (secret_detection::shown_pairs(&self.env), secret_detection::shown_pairs(&self.headers));
+        NewServer { args: secret_detection::shown_args(&self.args), env, url, headers, ..self.clone() }
     }
 
-    /// Returns the settings as they stand in the file.
+    /// Returns the settings as TOML.
     fn settings(&self) -> Vec<(&'static str, String)> {
         let list = |all: &[String]| all.iter().map(|text| quoted(text)).collect::<Vec<_>>().join(", ");
         let table = |all: &[(String, String)]| {
@@ -125,11 +125,11 @@ impl NewServer {
         settings
     }
 
-    /// Returns the entry as it stands in the file.
+    /// Returns the entry as a TOML table.
     pub fn written(&self) -> String {
         let mut text = String::new();
         if let Some(comment) = &self.comment {
-            // Writing to a text does not fail, here and below.
+            // Writing to a string does not fail, here and below.
             let _ = writeln!(text, "# {}", comment.replace(char::is_control, " "));
         }
         let _ = writeln!(text, "[mcp.{}]", key(&self.name));
@@ -139,60 +139,59 @@ impl NewServer {
         text
     }
 
-    /// Returns the entry as it stands in a table on one line.
+    /// Returns the entry as an inline table.
     fn in_braces(&self) -> String {
         let settings = self.settings().into_iter().map(|(name, value)| format!("{name} = {value}"));
         format!("{{ {} }}", settings.collect::<Vec<_>>().join(", "))
     }
 }
 
-/// Returns a text as TOML wants it, on one line: the lines of a file may end in several ways, and texts must not change
-/// with them.
+/// Quotes a string for TOML on one line: line ends of the file must not change the string.
 fn quoted(text: &str) -> String {
     if !text.contains(['\n', '\r']) {
         return toml::Value::String(text.to_owned()).to_string();
     }
-    // What JSON escapes TOML escapes in the same way, and one more.
+    // TOML escapes like JSON, plus DEL.
     Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
-/// Returns a key as TOML wants it.
+/// Quotes a key for TOML.
 fn key(name: &str) -> String {
     let is_bare =
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
     if is_bare { name.to_owned() } else { toml::Value::String(name.to_owned()).to_string() }
 }
 
-/// Writes servers after everything else. Returns the file.
+/// Appends servers to the file. Returns its path.
 pub fn add_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<PathBuf, EditError> {
-    let editing = Editing::of(home)?;
+    let editing = ConfigEditLock::of(home)?;
     adding(home, env, new)?.write(&editing)
 }
 
-/// Says what is wrong with a server by itself, whatever else is in the file.
+/// Validates a server by itself.
 pub(crate) fn check_server(home: &Path, env: Environment<'_>, new: &NewServer) -> Result<(), EditError> {
     let unfit = |errors: ConfigErrors| {
-        // Where it stands in a file that nobody has does not help.
+        // The line in a temporary text is of no use.
         let said: Vec<&str> = errors.problems.iter().map(|problem| problem.text.as_str()).collect();
         EditError::Unfit { name: new.name.clone(), why: said.join("; ") }
     };
-    // Said here, because the path of a key would hold the name.
+    // Checked here, because a key path would contain the name.
     if !is_server_name(&new.name) {
-        let why = format!("it is no name for a server, expected {}", server_name_expected());
+        let why = format!("invalid server name, expected {}", server_name_expected());
         return Err(EditError::Unfit { name: new.name.clone(), why });
     }
     let document = read::parse("server.toml", &new.written()).map_err(unfit)?;
     Config::of("server.toml", &document, home, env).map(drop).map_err(unfit)
 }
 
-/// Returns the configuration as it would be with these servers. Writes nothing.
+/// Validates the configuration with these servers added. Writes nothing.
 pub fn preview_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Config, EditError> {
     Ok(adding(home, env, new)?.config)
 }
 
-fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Edited, EditError> {
+fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<PreparedEdit, EditError> {
     new.iter().try_for_each(|server| check_server(home, env, server))?;
-    edit(home, env, &|file| by_hand::entries(file, new), |old, form, text| {
+    edit(home, env, &|file| manual_snippet::entries(file, new), |old, form, text| {
         for server in new {
             if old.pointer("/mcp").is_some_and(|mcp| mcp.get(&server.name).is_some()) {
                 return Err(EditError::Taken(server.name.clone()));
@@ -201,21 +200,25 @@ fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Edited
         let mut text = text.to_owned();
         for server in new {
             text = match form {
-                Form::Json => put_jsonc(&text, &["mcp", &server.name], &by_hand::members(server).into())
-                    .map_err(EditError::Form)?,
-                Form::Toml => match inline::with(&text, &key(&server.name), &server.in_braces()) {
-                    Some(text) => text,
-                    None => with_section(&text, server),
-                },
-                Form::Yaml => text,
+                ConfigFormat::Json => {
+                    put_jsonc(&text, &["mcp", &server.name], &manual_snippet::members(server).into())
+                        .map_err(EditError::Form)?
+                }
+                ConfigFormat::Toml => {
+                    match inline_tables::with(&text, &key(&server.name), &server.in_braces()) {
+                        Some(text) => text,
+                        None => with_section(&text, server),
+                    }
+                }
+                ConfigFormat::Yaml => text,
             };
         }
-        Ok((text, Change::Added(new.iter().map(|server| server.name.clone()).collect())))
+        Ok((text, ConfigChange::Added(new.iter().map(|server| server.name.clone()).collect())))
     })
 }
 
 fn with_section(text: &str, server: &NewServer) -> String {
-    // One blank line of its own, which goes with it when it is removed.
+    // One blank line, removed together with the entry.
     let gap = match text {
         "" => "",
         text if text.ends_with('\n') => "\n",
@@ -224,50 +227,50 @@ fn with_section(text: &str, server: &NewServer) -> String {
     format!("{text}{gap}{}", server.written())
 }
 
-/// Takes a server out, with the comment right above it. Returns the file.
+/// Removes a server and the comment right above it. Returns the file.
 pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<PathBuf, EditError> {
-    let editing = Editing::of(home)?;
-    let advice = format!("take `{}` out from under `mcp`\n", portcullis_core::json::printable(name));
+    let editing = ConfigEditLock::of(home)?;
+    let advice = format!("remove `{}` from `mcp`\n", portcullis_core::json::printable(name));
     edit(home, env, &|_| advice.clone(), |old, form, text| {
         if old.pointer("/mcp").is_none_or(|mcp| mcp.get(name).is_none()) {
             return Err(EditError::Unknown(name.to_owned()));
         }
         let text = match form {
-            Form::Json => take_jsonc(text, &["mcp", name]).map_err(EditError::Form)?,
-            Form::Toml => without(text, name),
-            Form::Yaml => text.to_owned(),
+            ConfigFormat::Json => take_jsonc(text, &["mcp", name]).map_err(EditError::Form)?,
+            ConfigFormat::Toml => without(text, name),
+            ConfigFormat::Yaml => text.to_owned(),
         };
-        Ok((text, Change::Removed(name.to_owned())))
+        Ok((text, ConfigChange::Removed(name.to_owned())))
     })?
     .write(&editing)
 }
 
-/// How a file is written.
+/// Format of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum ConfigFormat {
     Toml,
     Json,
-    /// Which is left to a person: nothing here keeps the comments in it.
+    /// Not edited: comments could not be preserved.
     Yaml,
 }
 
-/// A text whose lines end as everywhere else, and how to put it back.
-struct Lines {
+/// A text normalized to LF, and how to restore its line ends.
+struct NormalizedText {
     plain: String,
     mark: &'static str,
     newline: &'static str,
 }
 
-impl Lines {
-    fn of(text: &str) -> Lines {
+impl NormalizedText {
+    fn of(text: &str) -> NormalizedText {
         const MARK: &str = "\u{feff}";
         let (mark, text) = text.strip_prefix(MARK).map_or(("", text), |rest| (MARK, rest));
         let plain = text.replace("\r\n", "\n");
-        // Only where all of them end so: elsewhere they could not be put back.
+        // Only if all lines end with CRLF: mixed line ends could not be restored.
         if plain.contains('\n') && plain.replace('\n', "\r\n") == text {
-            return Lines { plain, mark, newline: "\r\n" };
+            return NormalizedText { plain, mark, newline: "\r\n" };
         }
-        Lines { plain: text.to_owned(), mark, newline: "\n" }
+        NormalizedText { plain: text.to_owned(), mark, newline: "\n" }
     }
 
     fn back(&self, text: &str) -> String {
@@ -276,56 +279,60 @@ impl Lines {
     }
 }
 
-/// What is to be different afterwards.
-pub(super) enum Change {
+/// The expected difference.
+pub(super) enum ConfigChange {
     Added(Vec<String>),
     Removed(String),
-    /// `meant` is what a new rule says by itself.
+    /// `meant` is the resolved new rule.
     Rules {
         edit: RuleEdit,
         meant: Value,
     },
 }
 
-/// A change that keeps everything else as it is.
-pub(super) struct Edited {
-    source: Source,
+/// A verified edit.
+pub(super) struct PreparedEdit {
+    source: ConfigFile,
     text: String,
     config: Config,
 }
 
-/// Works out the change. What would be written is read again: everything else has to mean what it meant. `entry` is
-/// what a person puts into the file of that name where it cannot be changed for them.
+/// Prepares an edit and verifies it: the result is parsed again, and everything else must be unchanged. `entry` is the
+/// manual instruction if the file cannot be edited.
 pub(super) fn edit(
     home: &Path,
     env: Environment<'_>,
     entry: &dyn Fn(&str) -> String,
-    work: impl FnOnce(&Value, Form, &str) -> Result<(String, Change), EditError>,
-) -> Result<Edited, EditError> {
-    let new_file =
-        || Source { path: home.join(NEW_FILE), name: NEW_FILE, text: String::new(), writable_by_all: false };
+    work: impl FnOnce(&Value, ConfigFormat, &str) -> Result<(String, ConfigChange), EditError>,
+) -> Result<PreparedEdit, EditError> {
+    let new_file = || ConfigFile {
+        path: home.join(NEW_FILE),
+        name: NEW_FILE,
+        text: String::new(),
+        writable_by_all: false,
+    };
     let source = read::find(home)?.unwrap_or_else(new_file);
     let (old, _) = Config::of(source.name, &read::parse(source.name, &source.text)?, home, env)?;
     let old = json!(old.written);
     let by_hand =
         |why: String| EditError::ByHand { name: source.name.to_owned(), why, entry: entry(source.name) };
     let form = match source.name.rsplit('.').next() {
-        Some("toml") => Form::Toml,
-        Some("json") => Form::Json,
-        _ => Form::Yaml,
+        Some("toml") => ConfigFormat::Toml,
+        Some("json") => ConfigFormat::Json,
+        _ => ConfigFormat::Yaml,
     };
-    // A file that was written on Windows stays as it is, and is none here.
-    let lines = Lines::of(&source.text);
+    // CRLF files are normalized here and restored when written.
+    let lines = NormalizedText::of(&source.text);
     let (text, change) = match work(&old, form, &lines.plain) {
         Err(EditError::Form(why)) => return Err(by_hand(why)),
         worked => worked?,
     };
-    if form == Form::Yaml {
-        return Err(by_hand("only TOML and JSON can be".to_owned()));
+    if form == ConfigFormat::Yaml {
+        return Err(by_hand("only TOML and JSON files can be edited".to_owned()));
     }
     let text = lines.back(&text);
     let refused = |errors: ConfigErrors| {
-        // Where it stands in a text that nobody has does not help.
+        // The line in a temporary text is of no use.
         let mut said: Vec<String> = errors.problems.into_iter().map(|problem| problem.text).collect();
         said.dedup();
         by_hand(said.join("; "))
@@ -335,25 +342,25 @@ pub(super) fn edit(
     let (mut before, mut after) = (old, json!(new.written));
     let taken = |value: &mut Value, name: &str| value["mcp"].as_object_mut().and_then(|mcp| mcp.remove(name));
     let done = match &change {
-        Change::Added(names) => names.iter().all(|name| taken(&mut after, name).is_some()),
-        Change::Removed(name) => taken(&mut before, name).is_some(),
-        Change::Rules { edit, meant } => edit.is_all(meant, &mut before, &mut after),
+        ConfigChange::Added(names) => names.iter().all(|name| taken(&mut after, name).is_some()),
+        ConfigChange::Removed(name) => taken(&mut before, name).is_some(),
+        ConfigChange::Rules { edit, meant } => edit.is_all(meant, &mut before, &mut after),
     };
     if !done || before != after {
-        return Err(by_hand("its form is not understood".to_owned()));
+        return Err(by_hand("its layout is not supported".to_owned()));
     }
-    Ok(Edited { source, text, config: new })
+    Ok(PreparedEdit { source, text, config: new })
 }
 
-impl Edited {
-    /// Puts it in place. It has to have been worked out since the right to do so was had.
-    pub(super) fn write(self, editing: &Editing) -> Result<PathBuf, EditError> {
-        let Edited { source, text, .. } = self;
-        // An editor holds nothing; what a person saved meanwhile is not overwritten.
+impl PreparedEdit {
+    /// Writes the edit atomically. It must have been prepared under the lock.
+    pub(super) fn write(self, editing: &ConfigEditLock) -> Result<PathBuf, EditError> {
+        let PreparedEdit { source, text, .. } = self;
+        // Text editors do not take the lock; a file saved meanwhile is not overwritten.
         if read::find(editing.home())?.map_or_else(String::new, |now| now.text) != source.text {
             return Err(EditError::Changed(source.name.to_owned()));
         }
-        // Where the file is a link, what it points to is the file.
+        // A symlink is followed.
         let path = std::fs::canonicalize(&source.path).unwrap_or_else(|_| source.path.clone());
         let mode =
             std::fs::metadata(&path).map_or(PRIVATE_FILE, |metadata| metadata.permissions().mode() & 0o777);
@@ -519,10 +526,10 @@ mod tests {
         ];
         let told = odd.map(|server| add_servers(home.path(), &|_| None, &[server]).unwrap_err().to_string());
         insta::assert_snapshot!(told.join("\n"), @r#"
-        bad name: it is no name for a server, expected letters, digits, `-` and `_`, 1 to 32 of them
-        "": it is no name for a server, expected letters, digits, `-` and `_`, 1 to 32 of them
+        bad name: invalid server name, expected letters, digits, `-` and `_`, 1 to 32 of them
+        "": invalid server name, expected letters, digits, `-` and `_`, 1 to 32 of them
         both: `mcp.both` has `command` and `url`, expected one of them
-        place: `mcp.place.url` is no address of a server: relative URL without a base
+        place: `mcp.place.url` is not a valid URL: relative URL without a base
         "#);
         assert_eq!(std::fs::read_to_string(home.path().join(NEW_FILE)).unwrap(), MINE);
     }

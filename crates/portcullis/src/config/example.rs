@@ -1,44 +1,44 @@
 //! The file that `portcullis init` writes: every key with its default, commented out.
 
-use super::check::schema;
+use super::schema_check::schema;
 use serde_json::Value;
 use std::fmt::Write;
 
 const HEAD: &str = "\
 # Portcullis configuration.
 #
-# Every setting is shown with its default: take the `#` in front of it away to change it.
-# An unknown key is an error, so a slip is noticed. `portcullis doctor` checks this file.
+# Every setting is shown with its default. Remove the `#` in front of it to change it.
+# Unknown keys are errors. Check this file with `portcullis doctor`.
 ";
 
-/// Rules have no default to show. Two marks in front keep this apart from the settings.
+/// Rules have no default to show. `##` keeps them apart from the settings.
 const RULES: &str = r#"## [[policy]]
 ## tools = ["workspace_*"]        # globs over names
 ## clients = ["*"]                # globs over clients
 ## origins = ["client"]           # client, schedule, script, chat, admin
 ## effects = ["write", "destroy"] # read, create, write, destroy
-## reach = "local"                # local or outside; both if left out
-## labels = ["private"]           # private, untrusted, outward; a call has any of them
-## hours = "22:00-06:00"          # from, and up to but not including; in the zone of `time.timezone`
-## days = ["mon-fri"]             # mon to sun, and ranges; the days on which the hours begin
-## until = "2026-12-31T00:00:00Z" # the rule ends by itself
+## reach = "local"                # local or outside; default: both
+## labels = ["private"]           # any of private, untrusted, outward
+## hours = "22:00-06:00"          # the end is exclusive; in `time.timezone`
+## days = ["mon-fri"]             # mon to sun, and ranges; the day on which the hours begin
+## until = "2026-12-31T00:00:00Z" # the rule expires
 ## decision = "ask"               # allow, ask or deny
 "#;
 
-/// Nor have calendars.
+/// Calendars have no default either.
 const CALENDARS: &str = r#"## [[calendars]]
 ## name = "Personal"
 ## url = "secret:PERSONAL_ICS"    # `portcullis secrets set PERSONAL_ICS`; or file = "personal.ics"
 "#;
 
-/// Returns the commented example, made from the schema.
+/// Returns the commented example, generated from the schema.
 pub fn example() -> String {
     let schema = schema();
     let mut text = HEAD.to_owned();
     for (name, node) in schema["properties"].as_object().into_iter().flatten() {
         let about = node["description"].as_str().unwrap_or_default();
         if let Some(keys) = node["properties"].as_object() {
-            // A section without a default does something by being there.
+            // A section without a default enables something, so it is commented out.
             let mark = if node["default"].is_null() { "#" } else { "" };
             // Writing to a string cannot fail.
             let _ = writeln!(text, "\n# {about}\n{mark}[{name}]");
@@ -51,7 +51,7 @@ pub fn example() -> String {
             let _ = writeln!(text, "\n# {about}\n## [{name}.NAME]");
             for (key, node) in keys {
                 let about = node["description"].as_str().unwrap_or_default();
-                // What has no default is shown as it could be.
+                // A key without a default shows an example value.
                 let value = if node["default"].is_null() { &node["examples"][0] } else { &node["default"] };
                 let value = if value.is_null() { "…".to_owned() } else { toml_of(value) };
                 let _ = writeln!(text, "# {about}\n## {key} = {value}");
@@ -79,13 +79,13 @@ fn toml_of(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::check;
     use super::super::read;
+    use super::super::schema_check::check;
     use super::super::tests::keys;
-    use super::super::written::{Github, Vault, Web, Written};
+    use super::super::written::{WrittenConfig, WrittenGithub, WrittenVault, WrittenWeb};
     use super::*;
 
-    fn parsed(toml: &str) -> Written {
+    fn parsed(toml: &str) -> WrittenConfig {
         let document = read::parse("portcullis.toml", toml).unwrap();
         let (written, findings) = check(&document.value).unwrap();
         assert!(findings.is_empty(), "{findings:?}");
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn the_example_shows_every_key_and_its_default() {
         let example = example();
-        assert_eq!(parsed(&example), Written::default());
+        assert_eq!(parsed(&example), WrittenConfig::default());
         let uncommented: String = example
             .lines()
             .map(|line| match line.strip_prefix('#') {
@@ -105,11 +105,11 @@ mod tests {
                 _ => format!("{line}\n"),
             })
             .collect();
-        let with_all_sections = Written {
-            vault: Some(Vault::default()),
-            web: Some(Web::default()),
-            github: Some(Github::default()),
-            ..Written::default()
+        let with_all_sections = WrittenConfig {
+            vault: Some(WrittenVault::default()),
+            web: Some(WrittenWeb::default()),
+            github: Some(WrittenGithub::default()),
+            ..WrittenConfig::default()
         };
         assert_eq!(parsed(&uncommented), with_all_sections);
         let document = read::parse("portcullis.toml", &uncommented).unwrap();
@@ -134,42 +134,42 @@ mod tests {
         insta::assert_snapshot!(example, @r#"
         # Portcullis configuration.
         #
-        # Every setting is shown with its default: take the `#` in front of it away to change it.
-        # An unknown key is an error, so a slip is noticed. `portcullis doctor` checks this file.
+        # Every setting is shown with its default. Remove the `#` in front of it to change it.
+        # Unknown keys are errors. Check this file with `portcullis doctor`.
 
-        # HTTP: where `portcullis serve` listens, and which web pages may talk to it.
+        # HTTP endpoint of `portcullis serve`.
         [http]
-        # Address and port to listen on; MCP_HTTP_PORT changes the port.
+        # Listen address; MCP_HTTP_PORT overrides the port.
         #listen = "127.0.0.1:3000"
-        # Names besides localhost under which clients reach the hub (the Host header).
+        # Allowed Host headers besides localhost.
         #allowed_hosts = []
-        # Web pages that may call the hub from a browser (the Origin header).
+        # Allowed Origin headers of browser requests.
         #allowed_origins = []
 
-        # How many requests one client may make.
+        # Rate limit per client.
         [rate_limit]
-        # Requests per second and client, on average.
+        # Requests per second and client.
         #requests_per_second = 10
-        # Requests that a client may make at once after a quiet time.
+        # Burst size per client.
         #burst = 20
 
-        # What the hub says on standard error.
+        # Logs, written to stderr.
         [logging]
-        # The least important message that is shown: error, warn, info, debug or trace.
+        # Log level: error, warn, info, debug or trace.
         #level = "info"
-        # text for people, json for log collectors.
+        # Log format: text or json.
         #format = "text"
 
-        # Files that tools may work on.
+        # The folder that tools read and write.
         [workspace]
         # Folder that holds ai-data/, servers/ and secure/; relative to the home folder.
         #path = "workspace"
-        # Whether the workspace_* tools exist.
+        # Enable the workspace_* tools.
         #enabled = true
 
-        # Notes that outlive a conversation.
+        # Memory that persists across conversations.
         [memory]
-        # Whether the memory_* tools exist.
+        # Enable the memory_* tools.
         #enabled = true
 
         # Prompt templates.
@@ -177,223 +177,223 @@ mod tests {
         # Folder of prompt templates; relative to the home folder.
         #path = "prompts"
 
-        # Notes of an Obsidian vault. This section turns the vault_* tools on.
+        # Obsidian vault. This section enables the vault_* tools.
         #[vault]
         # Folder of the notes; relative to the home folder.
         #path = "vault"
-        # Git repository that the notes are synced with; needs git 2.40 or newer.
+        # Git repository to sync with; needs git 2.40 or newer.
         #git_repo = ""
-        # Whether to clone it if the folder is empty, pull before reading, and commit and push what is written.
+        # Sync automatically: clone into an empty folder, pull before reads, commit and push writes.
         #auto_sync = false
-        # Secret that opens the repository over https://, granted for its host; `portcullis secrets set NAME --grant HOST`.
+        # Secret with the repository's HTTPS token; set it with `portcullis secrets set NAME --grant HOST`.
         #git_token = ""
-        # User that the secret belongs to, where the repository asks for one.
+        # User name for the token.
         #git_user = "git"
-        # Who the commits are by.
+        # Author of commits.
         #git_author = "Portcullis <portcullis@localhost>"
-        # Seconds after which a read pulls again.
+        # Seconds between pulls.
         #pull_after_secs = 60
-        # Seconds that one sync may take.
+        # Timeout of a sync, in seconds.
         #git_timeout_secs = 60
 
-        # Pages of the public web. This section turns `web_fetch` on.
+        # Public web. This section enables `web_fetch`.
         #[web]
-        # Whether pages may be fetched unencrypted (http://), too.
+        # Allow unencrypted pages (http://).
         #http = false
-        # Whether what a site asks of programs (robots.txt) is obeyed.
+        # Obey robots.txt.
         #respect_robots = false
-        # What sites are told about who is asking, if not Portcullis and its version.
+        # User-Agent header; empty for Portcullis and its version.
         #user_agent = ""
-        # Domains that may be asked, with all below them; any if empty.
+        # Allowed domains, including subdomains; empty allows all.
         #allow = []
-        # Domains that may not be asked, nor any below them.
+        # Denied domains, including subdomains.
         #deny = []
 
-        # Calendars that `calendar_read` reads; it exists where there is one.
+        # Calendars for `calendar_read`, which is enabled by the first one.
         ## [[calendars]]
         ## name = "Personal"
         ## url = "secret:PERSONAL_ICS"    # `portcullis secrets set PERSONAL_ICS`; or file = "personal.ics"
 
-        # Issues on GitHub. This section turns the github_* tools on.
+        # GitHub issues. This section enables the github_* tools.
         #[github]
-        # Handle of the token, which needs to be granted for the host of `base_url`.
+        # Token as `secret:NAME`; it needs a grant for the host of `base_url`.
         #token = "secret:GITHUB_TOKEN"
-        # Address of the API; that of GitHub Enterprise ends with /api/v3.
+        # API URL; for GitHub Enterprise it ends with /api/v3.
         #base_url = "https://api.github.com"
-        # Repositories that may be used, as owner/name or owner/*; any if empty.
+        # Allowed repositories, as owner/name or owner/*; empty allows all.
         #repositories = []
 
-        # Starlark scripts that a person approved.
+        # Starlark scripts, approved by a person.
         [scripts]
-        # Whether the script_* tools exist.
+        # Enable the script_* tools.
         #enabled = true
-        # Folder of the scripts, out of reach of every tool; relative to the home folder.
+        # Folder of scripts, which no tool can reach; relative to the home folder.
         #path = "scripts"
-        # Milliseconds that a script may run where nobody granted it another time.
+        # Default timeout of a script, in milliseconds.
         #timeout_ms = 2000
-        # Megabytes of memory that one script may take.
+        # Memory limit of a script, in megabytes.
         #memory_mb = 128
-        # What happens where the kernel does not offer all of the sandbox: required (no script runs) or best-effort.
+        # If the kernel lacks part of the sandbox: required (scripts do not run) or best-effort.
         #sandbox = "required"
-        # Processes that stand ready while scripts are used.
+        # Pre-started worker processes.
         #warm = 2
-        # What code in `script_exec` may use: nothing, unless it says so here; then a person is asked each time.
+        # Grants of `script_exec` code, each use with approval; nothing by default.
         #exec = { secrets = [], hosts = [], tools = [] }
-        # Scripts that are approved here instead of by a person, each with name and sha256, and its secrets, hosts and tools.
+        # Pre-approved scripts, with name, sha256, secrets, hosts and tools.
         #allow = []
 
-        # What every request that leaves this machine has to keep to.
+        # Outbound requests (egress).
         [egress]
-        # Exact hosts and ports that may be reached although they are not public; also by http://.
+        # Non-public hosts and ports to allow, exact (SSRF exceptions); also over http://.
         #allow = []
-        # Requests per minute to one host, on average.
+        # Requests per minute and host.
         #per_host_per_minute = 60
-        # Requests that one host may get at once after a quiet time.
+        # Burst size per host.
         #per_host_burst = 20
-        # File (PEM) with certificates of authorities to trust besides the well-known ones, such as a company's own.
+        # PEM file with additional CA certificates, such as a company's own.
         #ca_file = ""
 
-        # The client at the other end of `portcullis stdio`. It needs no token: whoever starts the process is trusted.
+        # The client of `portcullis stdio`. It needs no token: the process that starts it is trusted.
         [stdio]
-        # Name of the client in rules and in the audit log.
+        # Client name in rules and the audit log.
         #client = "local"
-        # Globs over the names that it may use.
+        # Allowed tools, resources and prompts, as globs.
         #allow = ["*"]
-        # Globs over those of them that it may not use.
+        # Denied tools, resources and prompts, as globs.
         #deny = []
-        # What it may do at most: read, create, write, destroy.
+        # Allowed effects: read, create, write, destroy.
         #effects = ["read", "create", "write", "destroy"]
-        # How it gets to know the tools of other servers: `all` lists them, `search` has `find_tools` and `call_tool`.
+        # Upstream tools: `all` lists them, `search` offers `find_tools` and `call_tool` instead.
         #tools = "all"
 
-        # What is masked in everything that leaves. Secrets of the store always are.
+        # Redaction of everything that leaves the hub. Secrets of the store are always redacted.
         [redaction]
-        # Whether tokens of well-known providers are masked by their shape, registered or not.
+        # Redact tokens of well-known providers by their shape, even if not in the store.
         #token_shapes = true
 
-        # Where the key of the secret store is; PORTCULLIS_KEY, PORTCULLIS_KEY_FILE and PORTCULLIS_PASSPHRASE_FILE come first.
+        # Key of the secret store. PORTCULLIS_KEY, PORTCULLIS_KEY_FILE and PORTCULLIS_PASSPHRASE_FILE take precedence.
         [secrets]
-        # Kind of key: auto, credential (systemd), keyring (desktop), file or passphrase.
+        # Source of the key: auto, credential (systemd), keyring (desktop), file or passphrase.
         #key = "auto"
-        # Key file, outside of the data; empty for the usual place, ~/.config/portcullis/key.
+        # Key file, outside the data folder; empty for ~/.config/portcullis/key.
         #key_file = ""
 
-        # Bounds of the server. The defaults suit one machine and its people.
+        # Limits. The defaults suit one machine with a few users.
         [limits]
-        # Longest message on stdio, in bytes.
+        # Maximum message on stdio, in bytes.
         #line_bytes_max = 4194304
-        # Largest HTTP request body, in bytes.
+        # Maximum HTTP request body, in bytes.
         #body_bytes_max = 4194304
-        # HTTP connections open at the same time.
+        # Maximum concurrent HTTP connections.
         #connections_max = 4000
-        # HTTP connections open at the same time from one address; behind a proxy all come from the proxy's.
+        # Maximum concurrent HTTP connections per address; behind a proxy, all have the proxy's address.
         #connections_per_source_max = 3000
-        # Seconds from the first byte of a request to the end of its headers, and for a new connection to begin.
+        # Timeout of request headers, in seconds; also for the first byte of a new connection.
         #headers_secs = 10
-        # Seconds in which a request body must arrive.
+        # Timeout of a request body, in seconds.
         #body_secs = 12
-        # Seconds that a client which does not read its answer is waited for.
+        # Timeout of a client that does not read its response, in seconds.
         #write_secs = 30
-        # Seconds that a connection may stay open between two requests, once it has shown a good token.
+        # Keep-alive timeout of an authenticated connection, in seconds.
         #keep_alive_secs = 75
-        # Wrong tokens after which an address is locked out; it is slowed down after half of them.
+        # Invalid tokens before an address is locked out; it is slowed down after half of them.
         #token_failures_max = 10
-        # Seconds for which an address is locked out.
+        # Duration of a lockout, in seconds.
         #token_lockout_secs = 900
-        # Longest time of one call in seconds, where its tool allows more.
+        # Maximum timeout of a call, in seconds; a tool may have a lower one.
         #call_secs_max = 300
-        # Largest result of one call in bytes, where its tool allows more.
+        # Maximum result of a call, in bytes; a tool may have a lower one.
         #result_bytes_max = 10485760
-        # Calls under way at the same time on one connection or in one session.
+        # Maximum calls in flight per connection or session.
         #in_flight_max = 256
-        # Sessions open at the same time.
+        # Maximum concurrent sessions.
         #sessions_max = 10000
-        # Sessions that one client may have open.
+        # Maximum concurrent sessions per client.
         #sessions_per_client_max = 2000
-        # Seconds without a request after which a session ends.
+        # Idle timeout of a session, in seconds.
         #session_idle_secs = 1800
-        # Seconds that calls under way get to finish when the hub stops.
+        # Grace period of in-flight calls at shutdown, in seconds.
         #shutdown_grace_secs = 10
 
-        # How long a person may take to decide about a call that has to be asked about.
+        # Timeouts of approvals.
         [approvals]
-        # Seconds that a call waits for a person before it is told to come back.
+        # Seconds that a call waits for a decision before the client is told to retry.
         #wait_secs = 50
-        # Seconds after which a question that nobody answered is forgotten.
+        # Seconds after which a pending approval expires.
         #pending_secs = 86400
-        # Seconds within which a call that was approved has to be made.
+        # Seconds after which an unused approval expires.
         #approved_secs = 3600
 
-        # Where people see what agents do and decide: a page and its API, beside MCP.
+        # Admin page and API.
         [admin]
-        # Whether the admin page and its API exist, where the hub listens for HTTP.
+        # Enable the admin page and API.
         #enabled = true
-        # Whether they exist where the hub listens on more than loopback; only with TLS in front of it.
+        # Serve the admin page on non-loopback addresses; use a TLS proxy in front.
         #allow_remote = false
 
-        # How the hub reads the clock.
+        # Time zone.
         [time]
-        # Time zone of hours and days in rules and of what calendars tell, such as Europe/Vienna; system is the machine's, or UTC.
+        # Time zone of rules and calendars, such as Europe/Vienna; system is the machine's, or UTC.
         #timezone = "system"
 
-        # Other MCP servers by name. Their tools appear as NAME_tool, behind the same guards.
+        # Upstream MCP servers by name. Their tools appear as NAME_tool and pass the same checks.
         ## [mcp.NAME]
-        # Program to start; it speaks MCP on its standard input and output. A name, looked up once, or a path, whole or from `~/` or `cwd`.
+        # Command of a local server (stdio): a name looked up in PATH once, or a path, absolute or relative to `~/` or `cwd`.
         ## command = "npx"
-        # Its arguments, as they are: nothing in them stands for a variable or a secret, which belong into `env`.
+        # Arguments, passed verbatim; use `env` for variables and secrets.
         ## args = []
-        # The folder it starts in; one of its own, which no tool can reach, if left out.
+        # Working directory; by default a private folder that no tool can reach.
         ## cwd = "~/project"
-        # Address of a server that is reached over HTTP, instead of a program: https://, http:// or unix:/SOCKET:/PATH.
+        # URL of a remote server (HTTP), instead of a command: https://, http:// or unix:/SOCKET:/PATH.
         ## url = "https://mcp.example.com/mcp"
-        # Headers that every request to it carries; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
+        # Headers of every request; "${NAME}" is a variable of the hub, "secret:NAME" a secret, also after "Bearer ".
         ## headers = {}
-        # Whether to log in there by OAuth, with `portcullis mcp auth NAME`: true, or a table.
+        # OAuth login, with `portcullis mcp auth NAME`: true, or a table.
         ## oauth = true
-        # Its environment, with PATH and HOME; "${NAME}" is the hub's variable, "secret:NAME" a secret, also after "Bearer ".
+        # Environment, besides PATH and HOME; "${NAME}" is a variable of the hub, "secret:NAME" a secret, also after "Bearer ".
         ## env = {}
-        # Whether it is used.
+        # Enable the server.
         ## enabled = true
-        # Milliseconds that a call may take without a sign of progress.
+        # Timeout of a call without progress, in milliseconds.
         ## timeout_ms = 30000
-        # What stands before the names of its tools and prompts instead of its own name and `_`; "" for nothing, where no other has the name.
+        # Prefix of its tools and prompts; default NAME_, "" for none. On a clash the second tool becomes server_tool; deny rules for either name apply.
         ## prefix = "git_"
-        # Which of its tools appear, by the names it gives them.
+        # Tools to expose, by the server's names.
         ## tools = { allow = ["*"], deny = [] }
-        # Under which other names its tools appear, by the names it gives them; the prefix still comes first.
+        # New names of tools, by the server's names; the prefix is still added.
         ## rename = {}
-        # What its tools do: read, create, write or destroy. Left out, they may do anything.
+        # Effect of its tools: read, create, write or destroy; by default any.
         ## effect = "write"
-        # What some of its tools do, by globs over the names it gives them; the longest that fits counts.
+        # Effects by tool, as globs over the server's names; the longest match wins.
         ## effects = {}
-        # What some of its tools have to do with data, by such globs: private, untrusted, outward. Left out: untrusted and outward.
+        # Labels by tool, as globs: private, untrusted, outward; by default untrusted and outward.
         ## labels = {}
-        # Whether its new and changed definitions wait for `portcullis mcp trust` (ask) or are taken as they come (always).
+        # New and changed tools: ask (need review with `portcullis mcp trust`) or always (trusted without review).
         ## trust = "ask"
-        # When it is started: with the hub (now), or by the first call of one of its tools (lazy).
+        # Start with the hub (now) or at the first call (lazy).
         ## start = "now"
-        # How long nothing is called before it is ended until the next call, like 10m; never if left out.
+        # Idle time after which it is stopped until the next call, like 10m; by default never.
         ## idle_stop = "10m"
-        # Whether each client gets one of its own, so that nothing of one client reaches another.
+        # Start one instance per client, to isolate clients from each other.
         ## per_client = false
-        # How many clients may have one of their own at the same time, with `per_client`.
+        # Maximum instances with `per_client`.
         ## clients_max = 32
-        # Seconds after which it is asked again what it offers, though it said nothing of a change.
+        # Seconds between refreshes of its tool list without a change notification.
         ## relist_secs = 300
-        # What is decided about its tools where no rule speaks: allow, ask or deny.
+        # Decision on its tools if no rule matches: allow, ask or deny.
         ## decision = "allow"
 
-        # Rules, first match wins; a call that no rule matches is decided by what it does, one of another server by its `decision`.
+        # Policy rules; the first match wins. Without a match, the effect of the call decides, for upstream tools the server's `decision`.
         ## [[policy]]
         ## tools = ["workspace_*"]        # globs over names
         ## clients = ["*"]                # globs over clients
         ## origins = ["client"]           # client, schedule, script, chat, admin
         ## effects = ["write", "destroy"] # read, create, write, destroy
-        ## reach = "local"                # local or outside; both if left out
-        ## labels = ["private"]           # private, untrusted, outward; a call has any of them
-        ## hours = "22:00-06:00"          # from, and up to but not including; in the zone of `time.timezone`
-        ## days = ["mon-fri"]             # mon to sun, and ranges; the days on which the hours begin
-        ## until = "2026-12-31T00:00:00Z" # the rule ends by itself
+        ## reach = "local"                # local or outside; default: both
+        ## labels = ["private"]           # any of private, untrusted, outward
+        ## hours = "22:00-06:00"          # the end is exclusive; in `time.timezone`
+        ## days = ["mon-fri"]             # mon to sun, and ranges; the day on which the hours begin
+        ## until = "2026-12-31T00:00:00Z" # the rule expires
         ## decision = "ask"               # allow, ask or deny
         "#);
     }

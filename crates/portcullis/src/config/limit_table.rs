@@ -1,14 +1,14 @@
-//! The table of limits: what each is called in the configuration and in the metrics, and what happens at it.
+//! The documented table of limits: configuration key, metric label, behaviour.
 
-use super::check::schema;
+use super::schema_check::schema;
 use portcullis_core::Limit;
 use std::fmt::Write;
 
-/// Where a limit's value comes from.
-enum Bound {
+/// Source of a limit's value.
+enum LimitSource {
     /// A key of the configuration.
     Key(&'static str),
-    /// No reason is known to change it.
+    /// Not configurable.
     Fixed(&'static str),
 }
 
@@ -16,16 +16,16 @@ enum Bound {
 pub fn limit_table() -> String {
     let schema = schema();
     let mut text =
-        String::from("| limit | key, or what it is | by default | at the limit |\n|---|---|---|---|\n");
+        String::from("| limit | key, or fixed value | default | when reached |\n|---|---|---|---|\n");
     for limit in Limit::ALL {
         let (bound, then) = about(limit);
         let (key, value) = match bound {
-            Bound::Key(key) => {
+            LimitSource::Key(key) => {
                 let pointer = format!("/properties/{}/default", key.replace('.', "/properties/"));
                 let default = schema.pointer(&pointer).map(ToString::to_string).unwrap_or_default();
                 (format!("`{key}`"), default)
             }
-            Bound::Fixed(value) => ("fixed".to_owned(), value.to_owned()),
+            LimitSource::Fixed(value) => ("fixed".to_owned(), value.to_owned()),
         };
         // Writing to a string cannot fail.
         let _ = writeln!(text, "| `{}` | {key} | {value} | {then} |", limit.label());
@@ -33,19 +33,19 @@ pub fn limit_table() -> String {
     text
 }
 
-fn about(limit: Limit) -> (Bound, &'static str) {
-    use Bound::{Fixed, Key};
+fn about(limit: Limit) -> (LimitSource, &'static str) {
+    use LimitSource::{Fixed, Key};
     match limit {
-        Limit::LineBytes => (Key("limits.line_bytes_max"), "the line is skipped and answered with an error"),
+        Limit::LineBytes => (Key("limits.line_bytes_max"), "the line is skipped, with an error response"),
         Limit::BodyBytes => (Key("limits.body_bytes_max"), "413"),
         Limit::HeaderBytes => (Fixed("32 KiB"), "431, and the connection is closed"),
         Limit::Connections => (
             Key("limits.connections_max"),
-            "the oldest idle connection without a good token is closed, or the new one; fewer where few files can be open",
+            "the oldest idle unauthenticated connection is closed, or the new one; lower if the open file limit is low",
         ),
         Limit::ConnectionsPerSource => (
             Key("limits.connections_per_source_max"),
-            "the oldest idle connection of that source without a good token is closed, or the new one",
+            "the oldest idle unauthenticated connection of that source is closed, or the new one",
         ),
         Limit::HeadersTime => (Key("limits.headers_secs"), "the connection is closed"),
         Limit::BodyTime => (Key("limits.body_secs"), "408, and the connection is closed"),
@@ -53,53 +53,52 @@ fn about(limit: Limit) -> (Bound, &'static str) {
         Limit::KeepAliveTime => (Key("limits.keep_alive_secs"), "the idle connection is closed"),
         Limit::TokenFailures => (
             Key("limits.token_failures_max"),
-            "429 for `limits.token_lockout_secs`; tokens that were good before from that address still are",
+            "429 for `limits.token_lockout_secs`; tokens already used from that address still work",
         ),
         Limit::InFlight => (Key("limits.in_flight_max"), "an error for the new request"),
-        Limit::Sessions => (Key("limits.sessions_max"), "the client's idlest session is closed, or 503"),
+        Limit::Sessions => {
+            (Key("limits.sessions_max"), "the client's longest idle session is closed, or 503")
+        }
         Limit::SessionsPerClient => {
-            (Key("limits.sessions_per_client_max"), "the client's idlest session is closed, or 503")
+            (Key("limits.sessions_per_client_max"), "the client's longest idle session is closed, or 503")
         }
         Limit::SessionIdle => (Key("limits.session_idle_secs"), "the session is closed"),
-        Limit::Rate => (Key("rate_limit.requests_per_second"), "an error that says when to come back"),
+        Limit::Rate => (Key("rate_limit.requests_per_second"), "an error with the time to retry"),
         Limit::CallTime => {
-            (Key("limits.call_secs_max"), "the call ends with `timeout`; a tool may have a shorter time")
+            (Key("limits.call_secs_max"), "the call ends with `timeout`; a tool may have a shorter timeout")
         }
         Limit::ArgumentBytes => (
-            Fixed("772 KiB for a tool that takes code, for others as long as a message"),
+            Fixed("772 KiB for tools that take code; otherwise the message limit"),
             "the call ends with `too_large`",
         ),
-        Limit::ResultBytes => (
-            Key("limits.result_bytes_max"),
-            "the call ends with `too_large`; a tool may have a smaller bound",
-        ),
+        Limit::ResultBytes => {
+            (Key("limits.result_bytes_max"), "the call ends with `too_large`; a tool may have a lower limit")
+        }
         Limit::JsonDepth => (Fixed("64 levels"), "an error"),
         Limit::BatchMessages => (Fixed("64 messages"), "an error for all of them"),
         Limit::Subscriptions => (Fixed("1000 resources"), "an error"),
-        Limit::Listeners => (Fixed("1000 of a client, 10000 in all"), "an error"),
-        Limit::Tasks => (Fixed("100 of a client, 1000 in all"), "an error"),
+        Limit::Listeners => (Fixed("1000 per client, 10000 in total"), "an error"),
+        Limit::Tasks => (Fixed("100 per client, 1000 in total"), "an error"),
         Limit::Questions => (
-            Fixed("64 of a session; 64 calls of a client that wait for its answers at one server"),
-            "the call is told that the client cannot be asked",
+            Fixed("64 per session; 64 calls per client and server that wait for the client's input"),
+            "elicitation and sampling fail for the call",
         ),
         Limit::StreamBacklog => (Fixed("16 MiB unread (HTTP+SSE)"), "the session is closed"),
         Limit::OwnServers => (
-            Fixed("32 clients of a server with `per_client`; `mcp.NAME.clients_max`"),
+            Fixed("32 clients per server with `per_client`; `mcp.NAME.clients_max`"),
             "the call ends with `unavailable`",
         ),
         Limit::ValidationSteps => (
-            Fixed("10 million steps to compare arguments with the schema of their tool"),
+            Fixed("10 million validation steps of arguments against the tool's schema"),
             "the call ends with `invalid_args`",
         ),
         Limit::AuditQueue => (
-            Fixed("1024 records of a client that wait to be written, 8192 in all, for 5 s"),
-            "the call is not made, and ends with `unavailable`",
+            Fixed("1024 unwritten records per client, 8192 in total, for 5 s"),
+            "the call is refused with `unavailable`",
         ),
         Limit::SecretGuesses => (
-            Fixed(
-                "10000 guesses of weak secrets, of a client in a day; each different value that looks like one counts",
-            ),
-            "others are masked like the secret, and an alert is raised",
+            Fixed("10000 distinct guesses of weak secrets per client and day"),
+            "further look-alikes are redacted like the secret, and an alert is raised",
         ),
     }
 }
@@ -119,7 +118,7 @@ mod tests {
         let keys: BTreeSet<String> =
             keys.map(|key| format!("limits.{key}")).filter(|key| !NO_LIMIT.contains(&key.as_str())).collect();
         let named = Limit::ALL.into_iter().filter_map(|limit| match about(limit).0 {
-            Bound::Key(key) if key.starts_with("limits.") => Some(key.to_owned()),
+            LimitSource::Key(key) if key.starts_with("limits.") => Some(key.to_owned()),
             _ => None,
         });
         assert_eq!(named.collect::<BTreeSet<String>>(), keys);

@@ -1,8 +1,8 @@
-//! How to log in to a server: `oauth = true`, or a table.
+//! OAuth settings of a server: `oauth = true`, or a table.
 
-use super::problem::Finding;
+use super::errors::Finding;
 use portcullis_egress::Url;
-use portcullis_egress::own::Place;
+use portcullis_egress::configured_client::ConfiguredEndpoint;
 use portcullis_store::secrets::SecretRef;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -18,29 +18,29 @@ pub(super) enum WrittenOAuth {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct OAuthTable {
-    /// A client that you registered with the authorization server; without one the hub registers itself.
+    /// Client ID registered with the authorization server; by default the hub registers itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1))]
     client_id: Option<String>,
-    /// Its secret, as secret:NAME; granted for the host where tokens are, in the field client_secret.
+    /// Client secret, as secret:NAME; needs a grant for the token endpoint's host and the field client_secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"secret:NOTES_CLIENT")]
     client_secret: Option<String>,
-    /// What to ask for, with blanks between, instead of what the server suggests.
+    /// Scopes to request, separated by spaces, instead of those the server suggests.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", length(min = 1), example = &"notes:read notes:write")]
     scope: Option<String>,
-    /// Port of 127.0.0.1 that the browser comes back to; a free one if left out.
+    /// Redirect port on 127.0.0.1; by default a free one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u16", range(min = 1, max = 65_535))]
     callback_port: Option<u16>,
-    /// Address of a document that describes this client, where the authorization server takes those.
+    /// URL of a client ID metadata document, if the authorization server supports those.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"https://hub.example.com/client.json")]
     client_metadata_url: Option<String>,
 }
 
-/// How to log in to a server, as it is meant.
+/// Resolved OAuth settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct McpOAuth {
     pub client_id: Option<String>,
@@ -50,7 +50,7 @@ pub struct McpOAuth {
     pub client_metadata_url: Option<String>,
 }
 
-/// True, false or a table: one schema, so that what is wrong in the table is told by its key.
+/// True, false or a table: one schema, so that errors in the table name their key.
 pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<OAuthTable>();
     schema.insert("type".to_owned(), json!(["boolean", "object"]));
@@ -58,11 +58,11 @@ pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
     schema
 }
 
-/// Returns what is meant; what is wrong is added to `findings`. `at` makes the pointer of a key of the server `name`.
+/// Resolves the settings and adds errors to `findings`. `at` returns the pointer of a key of the server `name`.
 pub(super) fn meant(
     written: Option<&WrittenOAuth>,
     name: &str,
-    place: Option<&Place>,
+    place: Option<&ConfiguredEndpoint>,
     at: &dyn Fn(&str) -> String,
     findings: &mut Vec<Finding>,
 ) -> Option<McpOAuth> {
@@ -77,24 +77,21 @@ pub(super) fn meant(
     }
     let client_secret = table.client_secret.as_ref().and_then(|text| text.parse::<SecretRef>().ok());
     if table.client_secret.is_some() && client_secret.is_none() {
-        // What stands there may be the secret itself, so it is not repeated.
+        // Not repeated: it may be the secret itself.
         find(
             "oauth/client_secret",
             format!(
-                "`mcp.{name}.oauth.client_secret` is written secret:NAME; `portcullis secrets set NAME` keeps it"
+                "`mcp.{name}.oauth.client_secret` must be secret:NAME; store it with `portcullis secrets set NAME`"
             ),
         );
     }
     if table.client_secret.is_some() && table.client_id.is_none() {
-        find(
-            "oauth/client_secret",
-            format!("`mcp.{name}.oauth.client_secret` is of no use without `client_id`"),
-        );
+        find("oauth/client_secret", format!("`mcp.{name}.oauth.client_secret` needs `client_id`"));
     }
     if let Some(document) = &table.client_metadata_url
         && !Url::parse(document).is_ok_and(|url| url.scheme() == "https" && url.path() != "/")
     {
-        let expected = "the https:// address of a document, like https://hub.example.com/client.json";
+        let expected = "the https:// URL of a document, like https://hub.example.com/client.json";
         findings.push(Finding::unexpected(&at("oauth/client_metadata_url"), &json!(document), expected));
     }
     Some(McpOAuth {
@@ -146,17 +143,17 @@ mod tests {
                 "`mcp.notes.oauth.clientid` is not a setting; did you mean `client_id`?",
             ),
             ("oauth = { callback_port = 0 }", "`mcp.notes.oauth.callback_port` is 0, expected 1 to 65535"),
-            ("oauth = { client_secret = 'secret:A' }", "is of no use without `client_id`"),
+            ("oauth = { client_secret = 'secret:A' }", "client_secret` needs `client_id`"),
             (
                 "oauth = { client_metadata_url = 'http://a.test/x' }",
-                "expected the https:// address of a document",
+                "expected the https:// URL of a document",
             ),
         ] {
             let told = read(written).unwrap_err();
             assert!(told.contains(expected), "{written}: {told}");
         }
         let told = read("oauth = { client_id = 'x', client_secret = 'hunter2-hunter2' }").unwrap_err();
-        assert!(told.contains("is written secret:NAME") && !told.contains("hunter2"), "{told}");
+        assert!(told.contains("must be secret:NAME") && !told.contains("hunter2"), "{told}");
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("portcullis.toml"), "[mcp.x]\ncommand = 'x'\noauth = true\n")
             .unwrap();

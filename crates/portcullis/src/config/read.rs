@@ -1,8 +1,8 @@
-//! Finding the file and reading it: TOML, YAML or JSON into one kind of value, with the lines of its keys.
+//! Finds and parses the file: TOML, YAML or JSON to a JSON value, with line numbers.
 
-use super::problem::{ConfigErrors, PROBLEMS_MAX, Problem, join, key_path};
+use super::errors::{ConfigError, ConfigErrors, PROBLEMS_MAX, join, key_path};
+use portcullis_core::hidden_chars::is_invisible;
 use portcullis_core::json::{parse_strict, printable};
-use portcullis_core::text::is_invisible;
 use rustix::fs::OFlags;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -15,19 +15,19 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// The names a configuration may have; one of them at most.
+/// File names; at most one may exist.
 const FILE_NAMES: [&str; 4] = ["portcullis.toml", "portcullis.yaml", "portcullis.yml", "portcullis.json"];
-/// Far beyond any configuration that a person wrote.
+/// Far larger than any hand-written configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-/// How much of a reader's message is passed on.
+/// Length limit of a parser's message.
 const MESSAGE_CHARS_MAX: usize = 300;
 const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// A file's contents.
+/// A parsed file.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) value: Value,
-    /// By JSON pointer. Empty for JSON, whose reader does not tell.
+    /// Lines by JSON pointer. Empty for JSON, whose parser does not report them.
     lines: HashMap<String, usize>,
 }
 
@@ -36,7 +36,7 @@ impl Document {
         Document { value: Value::Object(Map::new()), lines: HashMap::new() }
     }
 
-    /// Returns the line of a key, or of the nearest thing around it that has one.
+    /// Returns the line of a key, or of its nearest parent with one.
     pub(super) fn line(&self, pointer: &str) -> Option<usize> {
         let mut pointer = pointer;
         loop {
@@ -48,16 +48,16 @@ impl Document {
     }
 }
 
-/// A file that was found and read, but not understood yet.
-pub(super) struct Source {
+/// A file that was read but not parsed yet.
+pub(super) struct ConfigFile {
     pub(super) path: PathBuf,
     pub(super) name: &'static str,
     pub(super) text: String,
     pub(super) writable_by_all: bool,
 }
 
-/// Finds the one configuration in a home folder and reads it.
-pub(super) fn find(home: &Path) -> Result<Option<Source>, ConfigErrors> {
+/// Finds and reads the configuration of a home folder.
+pub(super) fn find(home: &Path) -> Result<Option<ConfigFile>, ConfigErrors> {
     let exists = |name: &&str| std::fs::symlink_metadata(home.join(name)).is_ok();
     let found: Vec<&'static str> = FILE_NAMES.into_iter().filter(exists).collect();
     let name = match found.as_slice() {
@@ -65,11 +65,11 @@ pub(super) fn find(home: &Path) -> Result<Option<Source>, ConfigErrors> {
         [name] => *name,
         [first, others @ ..] => {
             let others = others.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and ");
-            return Err(ConfigErrors::one(*first, format!("there is also {others}; keep one of them")));
+            return Err(ConfigErrors::one(*first, format!("{others} exists too; keep only one of them")));
         }
     };
     let path = home.join(name);
-    // Opening a pipe would wait for a writer.
+    // Opening a FIFO would block until a writer comes.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let unreadable = |e: io::Error| ConfigErrors::one(name, format!("cannot be read: {e}"));
     let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).map_err(unreadable)?;
@@ -86,12 +86,12 @@ pub(super) fn find(home: &Path) -> Result<Option<Source>, ConfigErrors> {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let text = "is not UTF-8 text".to_owned();
-        ConfigErrors { problems: vec![Problem { place: name.to_owned(), line: Some(line), text }] }
+        ConfigErrors { problems: vec![ConfigError { place: name.to_owned(), line: Some(line), text }] }
     })?;
-    Ok(Some(Source { path, name, text, writable_by_all: metadata.mode() & WRITABLE_BY_ALL != 0 }))
+    Ok(Some(ConfigFile { path, name, text, writable_by_all: metadata.mode() & WRITABLE_BY_ALL != 0 }))
 }
 
-/// Parses a file by the ending of its name.
+/// Parses a file by its extension.
 pub(super) fn parse(name: &str, text: &str) -> Result<Document, ConfigErrors> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = match name.rsplit('.').next() {
@@ -100,7 +100,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Document, ConfigErrors> {
         _ => parse_json(text),
     };
     parsed.map_err(|faults| {
-        let problem = |(line, text)| Problem { place: name.to_owned(), line, text };
+        let problem = |(line, text)| ConfigError { place: name.to_owned(), line, text };
         ConfigErrors::new(faults.into_iter().map(problem).collect())
     })
 }
@@ -115,7 +115,7 @@ fn parse_toml(text: &str) -> Result<Document, Vec<Fault>> {
         let fault = |error: &toml::de::Error| {
             let quoted = error.span().and_then(|span| text.get(span));
             let said = match (error.message(), quoted) {
-                // Without its name the key is hard to find among others.
+                // Without its name the key is hard to find.
                 ("duplicate key", Some(key)) => format!("key `{}` is given twice", printable(key)),
                 (message, _) => one_line(message),
             };
@@ -133,7 +133,7 @@ fn parse_toml(text: &str) -> Result<Document, Vec<Fault>> {
     if faults.is_empty() { Ok(document) } else { Err(faults) }
 }
 
-/// Told about every value: its pointer, where it starts, and what is wrong with it.
+/// Receives every value: pointer, offset, and error if any.
 type Note<'a> = &'a mut dyn FnMut(&str, usize, Option<String>);
 
 fn from_table(table: &DeTable<'_>, pointer: &str, note: Note<'_>) -> Value {
@@ -156,10 +156,10 @@ fn from_toml(value: &toml::Spanned<DeValue<'_>>, pointer: &str, note: Note<'_>) 
     match value.get_ref() {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Boolean(flag) => Value::Bool(*flag),
-        // TOML has a notation of its own for the one setting that is a time.
+        // TOML has native timestamps, for the one setting that is a time.
         DeValue::Datetime(time) if is_time(pointer) => Value::String(time.to_string()),
         DeValue::Datetime(_) => {
-            refuse("a date or time without quotes, which only `until` of a rule may be".to_owned())
+            refuse("an unquoted date or time, which is allowed for `until` of a rule only".to_owned())
         }
         DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
             Ok(number) => Value::Number(number.into()),
@@ -202,7 +202,7 @@ fn parse_yaml(text: &str) -> Result<Document, Vec<Fault>> {
                 }
                 other => one_line(&other.to_string()),
             };
-            // The place is told in front instead.
+            // The location is shown in front instead.
             let end = said.rfind(" at line ").unwrap_or(said.len());
             vec![(line, said[..end].to_owned())]
         })?;
@@ -213,7 +213,7 @@ fn parse_yaml(text: &str) -> Result<Document, Vec<Fault>> {
     Ok(document)
 }
 
-/// A YAML value whose parts know their lines.
+/// A YAML value with line numbers.
 enum Tree {
     Scalar(Value),
     List(Vec<Spanned<Tree>>),
@@ -317,7 +317,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
 
 fn parse_json(text: &str) -> Result<Document, Vec<Fault>> {
     let value = parse_strict(text).map_err(|error| {
-        // The reader ends its message with the place, which is told in front instead.
+        // The parser's message ends with the location, which is shown in front instead.
         let said = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
         vec![(Some(error.line()), one_line(said.strip_suffix(&place).unwrap_or(&said)))]
@@ -325,7 +325,7 @@ fn parse_json(text: &str) -> Result<Document, Vec<Fault>> {
     Ok(Document { value, lines: HashMap::new() })
 }
 
-/// Makes a reader's message fit for one line of a terminal; it may quote the file.
+/// Sanitizes a parser's message for one terminal line; it may quote the file.
 fn one_line(message: &str) -> String {
     let words: Vec<&str> = message.split_whitespace().collect();
     let mut line: String = words.join(" ").chars().take(MESSAGE_CHARS_MAX).collect();

@@ -1,20 +1,20 @@
 //! Scripts: where they are, what bounds them, and which are approved by the configuration itself.
 
-use super::meaning::Checks;
-use super::problem::Finding;
+use super::errors::Finding;
+use super::resolve::ConfigResolver;
 use super::{ScriptSettings, written};
-use portcullis_script::Strictness;
-use portcullis_store::scripts::{Allowed, Capabilities, ScriptName};
+use portcullis_script::SandboxStrictness;
+use portcullis_store::scripts::{PreapprovedScript, ScriptName, ScriptPermissions};
 use std::time::Duration;
 
-impl Checks<'_> {
-    pub(super) fn scripts(&mut self, scripts: &written::Scripts, workspace: &str) -> ScriptSettings {
+impl ConfigResolver<'_> {
+    pub(super) fn scripts(&mut self, scripts: &written::WrittenScripts, workspace: &str) -> ScriptSettings {
         let folder = self.path("/scripts/path", &scripts.path);
         if folder.starts_with(self.home.join(workspace)) {
             let expected = "a folder outside of the workspace, which agents write to";
             self.unexpected("/scripts/path", &scripts.path, expected);
         }
-        let exec = Capabilities {
+        let exec = ScriptPermissions {
             secrets: scripts.exec.secrets.iter().cloned().collect(),
             hosts: lower(&scripts.exec.hosts),
             tools: scripts.exec.tools.iter().cloned().collect(),
@@ -33,7 +33,7 @@ impl Checks<'_> {
                 let expected = "the SHA-256 of its text, as `portcullis scripts show NAME` tells it";
                 self.unexpected(&at("sha256"), &entry.sha256, expected);
             }
-            let granted = Capabilities {
+            let granted = ScriptPermissions {
                 secrets: entry.secrets.iter().cloned().collect(),
                 hosts: lower(&entry.hosts),
                 tools: entry.tools.iter().cloned().collect(),
@@ -41,7 +41,7 @@ impl Checks<'_> {
             };
             self.capabilities(&format!("/scripts/allow/{index}"), &granted);
             if let Ok(name) = name {
-                allow.push(Allowed { name, sha256, granted });
+                allow.push(PreapprovedScript { name, sha256, granted });
             }
         }
         ScriptSettings {
@@ -50,8 +50,8 @@ impl Checks<'_> {
             timeout: Duration::from_millis(scripts.timeout_ms),
             memory_bytes_max: scripts.memory_mb * 1024 * 1024,
             strictness: match scripts.sandbox {
-                written::SandboxName::Required => Strictness::Required,
-                written::SandboxName::BestEffort => Strictness::BestEffort,
+                written::SandboxName::Required => SandboxStrictness::Required,
+                written::SandboxName::BestEffort => SandboxStrictness::BestEffort,
             },
             warm: scripts.warm,
             exec,
@@ -59,7 +59,7 @@ impl Checks<'_> {
         }
     }
 
-    fn capabilities(&mut self, pointer: &str, granted: &Capabilities) {
+    fn capabilities(&mut self, pointer: &str, granted: &ScriptPermissions) {
         if let Err(text) = granted.check() {
             self.findings.push(Finding { pointer: pointer.to_owned(), text });
         }

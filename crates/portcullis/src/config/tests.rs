@@ -33,7 +33,7 @@ fn check(toml: &str) -> String {
     check_file("portcullis.toml", toml, &[])
 }
 
-fn show(loaded: Result<Loaded, ConfigErrors>) -> String {
+fn show(loaded: Result<LoadedConfig, ConfigErrors>) -> String {
     match loaded {
         Ok(loaded) if loaded.warnings.is_empty() => "fine".to_owned(),
         Ok(loaded) => format!("warning: {}", loaded.warnings.join("\nwarning: ")),
@@ -58,13 +58,13 @@ fn no_file_is_the_defaults() {
     assert_eq!((loaded.path, loaded.warnings), (None, vec![]));
     let config = loaded.config;
     assert_eq!(config.http.listen, "127.0.0.1:3000".parse().unwrap());
-    assert_eq!(config.rate_limit, RateLimit { requests_per_second: 10, burst: 20 });
-    let ceiling = portcullis_core::Limits::CEILING;
+    assert_eq!(config.rate_limit, RateLimitSettings { requests_per_second: 10, burst: 20 });
+    let ceiling = portcullis_core::CallLimits::CEILING;
     assert_eq!(
         (config.limits.call_within, config.limits.result_bytes_max),
         (ceiling.deadline(), ceiling.output_bytes_max)
     );
-    assert_eq!(config.logging, Logging { level: Level::Info, format: LogFormat::Text });
+    assert_eq!(config.logging, LoggingSettings { level: Level::Info, format: LogFormat::Text });
     assert_eq!(config.workspace.data_dir(), home.path().join("workspace/ai-data"));
     assert_eq!(config.workspace.secure_dir(), home.path().join("workspace/secure"));
     assert_eq!(config.prompts.path, home.path().join("prompts"));
@@ -122,8 +122,8 @@ fn every_key_is_understood() {
     assert_eq!(config.http.listen, "[::1]:4000".parse().unwrap());
     assert_eq!(config.http.allowed_hosts, ["hub.example.com", "hub:8443", "[::1]:4000"]);
     assert_eq!(config.http.allowed_origins, ["https://app.example.com", "vscode-webview://abc"]);
-    assert_eq!(config.rate_limit, RateLimit { requests_per_second: 5, burst: 16 });
-    assert_eq!(config.logging, Logging { level: Level::Trace, format: LogFormat::Json });
+    assert_eq!(config.rate_limit, RateLimitSettings { requests_per_second: 5, burst: 16 });
+    assert_eq!(config.logging, LoggingSettings { level: Level::Trace, format: LogFormat::Json });
     assert_eq!(config.workspace.path, Path::new("/srv/hub"));
     assert_eq!((config.limits.line_bytes_max, config.limits.session_idle.as_secs()), (1_000_000, 60));
     assert_eq!((config.limits.keep_alive.as_secs(), config.limits.token_lockout.as_secs()), (5, 7));
@@ -133,8 +133,8 @@ fn every_key_is_understood() {
         (first.origins.as_slice(), first.reach),
         (&[Origin::Client, Origin::Script][..], Some(Reach::Local))
     );
-    assert_eq!((first.decision, second.decision), (Verdict::Ask, Verdict::Deny));
-    let When { hours, days, until } = first.when;
+    assert_eq!((first.decision, second.decision), (ConfiguredDecision::Ask, ConfiguredDecision::Deny));
+    let RuleSchedule { hours, days, until } = first.when;
     assert_eq!(hours.unwrap().to_string(), "22:00-06:00");
     assert_eq!(days.unwrap().to_string(), "mon,tue,wed,fri");
     // Noon in Vienna.
@@ -205,29 +205,29 @@ url = "https://example.com"
 [nonsense]
 x = 1
 "#), @r#"
-    portcullis.toml:3: `http.listen` is "3000", expected an address like 127.0.0.1:3000
-    portcullis.toml:4: `http.allowed_hosts[0]` is "https://hub.example.com", expected a host name like hub.example.com, with :port if needed
-    portcullis.toml:4: `http.allowed_hosts[1]` is "a b", expected a host name like hub.example.com, with :port if needed
-    portcullis.toml:5: `http.allowed_origins[0]` is "https://app.example.com/", expected an origin like https://app.example.com, without a path
-    portcullis.toml:5: `http.allowed_origins[1]` is "*", expected an origin like https://app.example.com, without a path
-    portcullis.toml:7: `rate_limit.brust` is not a setting; did you mean `burst`?
-    portcullis.toml:8: `rate_limit.requests_per_second` is 0, expected 1 to 1000000
-    portcullis.toml:10: `logging.level` is "inf", expected error, warn, info, debug or trace
-    portcullis.toml:11: `logging.format` is 3, expected text or json
-    portcullis.toml:13: `workspace.path` is "", expected text like "workspace"
-    portcullis.toml:14: `workspace.enabled` is "yes", expected true or false
-    portcullis.toml:16: `stdio.client` is "My Laptop", expected a name of a-z, 0-9, `-` and `_`, 1 to 64 characters
-    portcullis.toml:17: `stdio.allow[0]` is "a[", expected a glob like workspace_*: unclosed character class; missing ']'
-    portcullis.toml:17: `stdio.allow[2]` is "", expected a glob like workspace_*: expected 1 to 512 bytes
-    portcullis.toml:18: `stdio.effects[1]` is "erase", expected read, create, write or destroy
-    portcullis.toml:21: `limits.sessions_per_client_max` is 11, expected at most `limits.sessions_max`, 10
-    portcullis.toml:22: `policy[0].decision` is missing, expected allow, ask or deny
-    portcullis.toml:23: `policy[0].tools` is an empty list, expected at least one entry, in a list like ["workspace_*"]
-    portcullis.toml:25: `policy[1].tool` is not a setting; did you mean `tools`?
-    portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
-    portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
-    portcullis.toml:30: `nonsense` is not a setting; `portcullis init` writes a file with all of them
-    "#);
+portcullis.toml:3: `http.listen` is "3000", expected an address like 127.0.0.1:3000
+portcullis.toml:4: `http.allowed_hosts[0]` is "https://hub.example.com", expected a host name like hub.example.com, with :port if needed
+portcullis.toml:4: `http.allowed_hosts[1]` is "a b", expected a host name like hub.example.com, with :port if needed
+portcullis.toml:5: `http.allowed_origins[0]` is "https://app.example.com/", expected an origin like https://app.example.com, without a path
+portcullis.toml:5: `http.allowed_origins[1]` is "*", expected an origin like https://app.example.com, without a path
+portcullis.toml:7: `rate_limit.brust` is not a setting; did you mean `burst`?
+portcullis.toml:8: `rate_limit.requests_per_second` is 0, expected 1 to 1000000
+portcullis.toml:10: `logging.level` is "inf", expected error, warn, info, debug or trace
+portcullis.toml:11: `logging.format` is 3, expected text or json
+portcullis.toml:13: `workspace.path` is "", expected text like "workspace"
+portcullis.toml:14: `workspace.enabled` is "yes", expected true or false
+portcullis.toml:16: `stdio.client` is "My Laptop", expected a name of a-z, 0-9, `-` and `_`, 1 to 64 characters
+portcullis.toml:17: `stdio.allow[0]` is "a[", expected a glob like workspace_*: unclosed character class; missing ']'
+portcullis.toml:17: `stdio.allow[2]` is "", expected a glob like workspace_*: expected 1 to 512 bytes
+portcullis.toml:18: `stdio.effects[1]` is "erase", expected read, create, write or destroy
+portcullis.toml:21: `limits.sessions_per_client_max` is 11, expected at most `limits.sessions_max`, 10
+portcullis.toml:22: `policy[0].decision` is missing, expected allow, ask or deny
+portcullis.toml:23: `policy[0].tools` is an empty list, expected at least one entry, in a list like ["workspace_*"]
+portcullis.toml:25: `policy[1].tool` is not a setting; did you mean `tools`?
+portcullis.toml:26: `policy[1].decision` is "maybe", expected allow, ask or deny
+portcullis.toml:27: `policy[1].reach` is "moon", expected local or outside
+portcullis.toml:30: `nonsense` is not a setting; `portcullis init` writes a file with all settings
+"#);
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_slip_gets_the_nearest_key() {
     portcullis.toml:1: `listen` is not a setting; did you mean `http.listen`?
     portcullis.toml:2: `htpp` is not a setting; did you mean `http`?
     portcullis.toml:4: `limits.sesions_max` is not a setting; did you mean `sessions_max`?
-    portcullis.toml:5: `limits.zzz` is not a setting; `portcullis init` writes a file with all of them
+    portcullis.toml:5: `limits.zzz` is not a setting; `portcullis init` writes a file with all settings
     portcullis.toml:6: `Logging` is not a setting; did you mean `logging`?
     portcullis.toml:8: `rate_limit.zzz` is not a setting; expected `requests_per_second` or `burst`
     portcullis.toml:9: `memory.enabled` is a table, expected true or false
@@ -340,19 +340,19 @@ url = "unix:run/x.sock"
 url = "unix:/run/x.sock:/mcp"
 headers = { Host = "x", Mcp-Name = "y", Authorization = "Bearer secret:TOKEN", "a b" = "c" }
 "#), @r#"
-    portcullis.toml:2: `mcp.neither.command` is missing, expected the program to start, like "npx", or `url`
-    portcullis.toml:5: `mcp.both` has `command` and `url`, expected one of them
-    portcullis.toml:8: `mcp.program.headers` is for a server with `url`; use `env`
-    portcullis.toml:11: `mcp.place.args` is for a server with `command`
-    portcullis.toml:12: `mcp.place.cwd` is for a server with `command`
-    portcullis.toml:13: `mcp.place.env` is for a server with `command`
-    portcullis.toml:15: `mcp.bad.url` is no address of a server: expected https://, http:// or unix:
-    portcullis.toml:17: `mcp.login.url` is no address of a server: the address holds a user name or password; put them into `headers`
-    portcullis.toml:19: `mcp.relative.url` is no address of a server: the socket needs a whole path, like unix:/run/notes.sock:/mcp
-    portcullis.toml:22: `mcp.taken.headers` is "Host", expected names of headers, but none that the hub itself sets
-    portcullis.toml:22: `mcp.taken.headers` is "Mcp-Name", expected names of headers, but none that the hub itself sets
-    portcullis.toml:22: a name in `mcp.taken.headers` is no name of a header, expected NAME = "VALUE"
-    "#);
+portcullis.toml:2: `mcp.neither.command` is missing, expected the program to start, like "npx", or `url`
+portcullis.toml:5: `mcp.both` has `command` and `url`, expected one of them
+portcullis.toml:8: `mcp.program.headers` is for a server with `url`; use `env`
+portcullis.toml:11: `mcp.place.args` is for a server with `command`
+portcullis.toml:12: `mcp.place.cwd` is for a server with `command`
+portcullis.toml:13: `mcp.place.env` is for a server with `command`
+portcullis.toml:15: `mcp.bad.url` is not a valid URL: expected https://, http:// or unix:
+portcullis.toml:17: `mcp.login.url` is not a valid URL: the URL contains a user name or password; put them into `headers`
+portcullis.toml:19: `mcp.relative.url` is not a valid URL: the socket path must be absolute, like unix:/run/notes.sock:/mcp
+portcullis.toml:22: `mcp.taken.headers` is "Host", expected header names that the hub does not set itself
+portcullis.toml:22: `mcp.taken.headers` is "Mcp-Name", expected header names that the hub does not set itself
+portcullis.toml:22: a key in `mcp.taken.headers` is not a header name, expected NAME = "VALUE"
+"#);
 }
 
 #[test]
@@ -372,26 +372,24 @@ fn the_vault_is_there_when_its_section_is() {
     insta::assert_snapshot!(check(
         "[vault]\npath = \".\"\ngit_repo = \"https://me:hunter2@example.com/n.git\"\ngit_token = \"ghp_value\"\ngit_author = \"me\"\ngit_user = \"a:b\"\npul_after_secs = 1\n"
     ), @r#"
-    portcullis.toml:2: `vault.path` is ".", expected a folder that does not hold the hub's own data
+    portcullis.toml:2: `vault.path` is ".", expected a folder outside the hub's own data
     portcullis.toml:3: `vault.git_repo` is "https://…@example.com/n.git", expected an address without a password; use `vault.git_token`
     portcullis.toml:4: `vault.git_token` is "…", expected a handle like secret:NOTES_TOKEN
     portcullis.toml:5: `vault.git_author` is "me", expected a name and address like Me <me@example.com>
-    portcullis.toml:6: `vault.git_user` is "a:b", expected a user name without blanks and colons
+    portcullis.toml:6: `vault.git_user` is "a:b", expected a user name without spaces and colons
     portcullis.toml:7: `vault.pul_after_secs` is not a setting; did you mean `pull_after_secs`?
     "#);
     insta::assert_snapshot!(check(
         "[vault]\npath = \"workspace/secure/notes\"\ngit_repo = \"ext::sh -c x\"\nauto_sync = true\ngit_timeout_secs = 0\n"
     ), @r#"
-    portcullis.toml:2: `vault.path` is "workspace/secure/notes", expected a folder that does not hold the hub's own data
+    portcullis.toml:2: `vault.path` is "workspace/secure/notes", expected a folder outside the hub's own data
     portcullis.toml:3: `vault.git_repo` is "ext::sh -c x", expected an address without blanks
     portcullis.toml:5: `vault.git_timeout_secs` is 0, expected 1 to 120
     "#);
     insta::assert_snapshot!(check("[vault]\nauto_sync = true\n"), @r#"
     portcullis.toml:1: `vault.git_repo` is "", expected the repository that `vault.auto_sync` syncs with
     "#);
-    insta::assert_snapshot!(check("[vault]\ngit_repo = \"http://example.com/n.git\"\ngit_token = \"secret:A\"\n"), @r#"
-    portcullis.toml:3: `vault.git_token` is "…", expected nothing, because a secret goes to an https:// address only
-    "#);
+    insta::assert_snapshot!(check("[vault]\ngit_repo = \"http://example.com/n.git\"\ngit_token = \"secret:A\"\n"), @r#"portcullis.toml:3: `vault.git_token` is "…", expected empty: a token is sent to https:// URLs only"#);
 }
 
 #[test]
@@ -418,17 +416,17 @@ fn what_reaches_outside_is_checked_and_keys_are_not_shown() {
     let said = check(wrong);
     assert!(!said.contains("ghp_") && !said.contains("private-link"), "{said}");
     insta::assert_snapshot!(said, @r#"
-    portcullis.toml:2: `github.token` cannot be used, expected secret:NAME, a secret that `portcullis secrets set NAME` keeps
-    portcullis.toml:3: `github.base_url` is "github.com", expected an address like https://github.example.com/api/v3
+    portcullis.toml:2: `github.token` is invalid, expected secret:NAME, stored with `portcullis secrets set NAME`
+    portcullis.toml:3: `github.base_url` is "github.com", expected a URL like https://github.example.com/api/v3
     portcullis.toml:4: `github.repositories[0]` is "a", expected a repository like octocat/hello-world or octocat/*
     portcullis.toml:4: `github.repositories[1]` is "a/../b", expected a repository like octocat/hello-world or octocat/*
-    portcullis.toml:7: `calendars[0].url` cannot be used, expected an address like https://example.com/me.ics, or better secret:NAME
+    portcullis.toml:7: `calendars[0].url` is invalid, expected a URL like https://example.com/me.ics, or better secret:NAME
     portcullis.toml:8: `calendars[1]` needs either `url` or `file`
     portcullis.toml:10: `calendars[2]` needs either `url` or `file`
     portcullis.toml:15: `calendars[3].name` is "", expected a name of 1 to 64 characters
-    portcullis.toml:16: `calendars[3].url` cannot be used, expected an address like https://example.com/me.ics, or better secret:NAME
+    portcullis.toml:16: `calendars[3].url` is invalid, expected a URL like https://example.com/me.ics, or better secret:NAME
     portcullis.toml:20: `calendars[4].ulr` is not a setting; did you mean `url`?
-    portcullis.toml:22: `calendars[5].name` is "c", expected a name that no other calendar has
+    portcullis.toml:22: `calendars[5].name` is "c", expected a unique name
     "#);
 }
 
@@ -463,7 +461,7 @@ fn broken_files() {
     portcullis.toml:3: `limits.in_flight_max` is inf, expected a finite number
     portcullis.toml:2: `rate_limit.burst` is 2.5, expected a whole number, 1 to 1000000
     portcullis.toml:3: `rate_limit.requests_per_second` is -1, expected 1 to 1000000
-    portcullis.toml:1: `memory.enabled` is a date or time without quotes, which only `until` of a rule may be
+    portcullis.toml:1: `memory.enabled` is an unquoted date or time, which is allowed for `until` of a rule only
     portcullis.yaml:3: key `listen` is given twice
     portcullis.yaml:1: unclosed bracket '['
     portcullis.yaml: expected a table of settings
@@ -496,7 +494,7 @@ fn yaml_and_json_mean_the_same() {
     let toml = "http.listen = '127.0.0.1:4000'\n[[policy]]\ntools = ['a_*']\ndecision = 'deny'\n";
     let written = |name: &str, text: &str| {
         let document = read::parse(name, text).unwrap();
-        check::check(&document.value).map(|(written, findings)| (written, findings.len())).unwrap()
+        schema_check::check(&document.value).map(|(written, findings)| (written, findings.len())).unwrap()
     };
     let expected = written("portcullis.toml", toml);
     assert_eq!(expected.1, 0);
@@ -509,7 +507,7 @@ fn yaml_and_json_mean_the_same() {
         ("portcullis.yaml", "# only\n"),
         ("portcullis.json", "{}"),
     ] {
-        assert_eq!(written(empty.0, empty.1), (Written::default(), 0), "{empty:?}");
+        assert_eq!(written(empty.0, empty.1), (WrittenConfig::default(), 0), "{empty:?}");
     }
 }
 
@@ -529,7 +527,7 @@ fn two_files_are_one_too_many() {
     for name in ["portcullis.toml", "portcullis.json"] {
         std::fs::write(home.path().join(name), "").unwrap();
     }
-    insta::assert_snapshot!(show(Config::load(home.path(), &of(&[]))), @"portcullis.toml: there is also `portcullis.json`; keep one of them");
+    insta::assert_snapshot!(show(Config::load(home.path(), &of(&[]))), @"portcullis.toml: `portcullis.json` exists too; keep only one of them");
 }
 
 #[test]
@@ -555,8 +553,8 @@ fn what_should_be_looked_at_is_a_warning() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     let shown = show(Config::load(home.path(), &of(&[]))).replace(&home.path().display().to_string(), "HOME");
     insta::assert_snapshot!(shown, @"
-    warning: portcullis.toml: anyone on this machine can change it; `chmod o-w HOME/portcullis.toml`
-    warning: portcullis.toml: `http.listen` is 0.0.0.0:3000, which other machines can reach; tokens travel unencrypted, so put TLS in front
+    warning: portcullis.toml: it is writable by all users; run `chmod o-w HOME/portcullis.toml`
+    warning: portcullis.toml: `http.listen` is 0.0.0.0:3000, which other machines can reach; tokens are sent unencrypted, so use a TLS proxy
     ");
 }
 

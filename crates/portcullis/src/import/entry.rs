@@ -1,34 +1,36 @@
-//! One server, from the words of another program to ours.
+//! Converts one server entry of another application.
 
-use super::kept::{Kept, SECRET_BYTES_MIN, host_of, in_clear, is_secret, move_out, secret_name};
 use super::oauth::oauth_of;
 use super::program::{absolute, command_of, folder_of};
-use super::variables::{Context, Meant, asks_for_secret, meant, plain, said_of};
-use super::{Imported, Lifted};
+use super::secret_extraction::{
+    SECRET_BYTES_MIN, SecretCandidate, extract_arg_secrets, host_of, in_clear, is_secret, secret_name,
+};
+use super::variables::{EntryContext, ImportedValue, asks_for_secret, meant, plain, said_of};
+use super::{ExtractedSecret, ImportedServer};
 use crate::config::{NewServer, sets_header};
-use crate::private;
+use crate::secret_detection;
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// As long as a name may be in the configuration.
+/// Maximum length of a server name.
 const NAME_CHARS_MAX: usize = 32;
-/// How long a call may be silent where `timeout_ms` is not set.
+/// Default of `timeout_ms`.
 pub(super) const TIMEOUT_MS_USUAL: u64 = 30_000;
-/// As long as `timeout_ms` may be.
+/// Maximum of `timeout_ms`.
 const TIMEOUT_MS_MAX: u64 = 86_400_000;
-/// What only a program has, and what only a server has that is reached by its address.
+/// Keys of local commands only; the next ones are of URLs only.
 const OF_PROGRAMS: &[&str] = &["args", "env", "environment", "envFile", "cwd"];
 const OF_ADDRESSES: &[&str] = &["headers"];
-/// Stands where a person is asked for something, to see whether that is private there.
+/// Placeholder for a prompted input, to detect whether it is a secret.
 const SOMETHING: &str = "something";
 
-pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, String> {
+pub(super) fn read(entry: &Value, context: &EntryContext<'_>) -> Result<ImportedServer, String> {
     let name = legal_name(context.own)?;
     let (mut notes, mut secrets) = (Vec::new(), Vec::new());
     let (command, mut args) = command_of(entry, context, &mut notes)?;
-    // Some programs write every key, and leave empty what is not meant.
+    // Some applications write every key, and leave unused ones empty.
     let written = |key: &str| entry[key].as_str().filter(|url| !url.trim().is_empty());
     let url = written("url").or_else(|| written("serverUrl"));
     let url = url.map(|url| plain(url, context, &mut notes)).transpose()?;
@@ -38,28 +40,26 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
     let host = url.as_deref().map(host_of);
     let (kind, useless) = if host.is_some() { ("URL", OF_PROGRAMS) } else { ("command", OF_ADDRESSES) };
     for key in useless.iter().filter(|key| is_given(&entry[**key])) {
-        notes.push(format!("`{key}` is of no use to a server with a {kind}; it is not taken over"));
+        notes.push(format!("`{key}` is ignored: it does not apply to a server with a {kind}"));
     }
-    let table = Table { server: &name, host: host.as_deref() };
+    let table = ValueTable { server: &name, host: host.as_deref() };
     let mut pairs = table.read(entry, context, &mut notes, &mut secrets)?;
     if let Some(command) = &command {
-        move_out(&name, command, &mut args, &mut pairs, &mut secrets);
+        extract_arg_secrets(&name, command, &mut args, &mut pairs, &mut secrets);
     }
     let (env, headers) = if host.is_some() { (Vec::new(), pairs) } else { (pairs, Vec::new()) };
     in_clear(&name, &args, url.as_deref(), &mut notes)?;
     if let Some(file) = entry["envFile"].as_str().filter(|_| command.is_some()) {
         notes.push(format!(
-            "the variables in its `envFile`, {}, are not taken over; what it needs of them belongs into `mcp.{name}.env`",
+            "the variables in its `envFile`, {}, are not imported; add those it needs to `mcp.{name}.env`",
             printable(file)
         ));
     }
     if entry["enabled"] == false || entry["disabled"] == true {
-        notes.push("it is switched off there".to_owned());
+        notes.push("it is disabled there".to_owned());
     }
     if entry["headersHelper"].is_string() {
-        notes.push(
-            "a program makes headers for it there (`headersHelper`), which is not taken over".to_owned(),
-        );
+        notes.push("its `headersHelper` is not imported".to_owned());
     }
     let oauth = oauth_of(entry, &name, host.as_deref(), context, &mut notes, &mut secrets);
     let folder = match &command {
@@ -71,13 +71,13 @@ pub(super) fn read(entry: &Value, context: &Context<'_>) -> Result<Imported, Str
     let cwd = folder.map(|path| path.display().to_string());
     let server =
         NewServer { name, command, args, cwd, env, url, headers, oauth, timeout_ms, ..NewServer::default() };
-    secrets.iter_mut().for_each(Lifted::refuse_ordinary);
+    secrets.iter_mut().for_each(ExtractedSecret::refuse_ordinary);
     let mut said = BTreeSet::new();
     notes.retain(|note| said.insert(note.clone()));
-    Ok(Imported { own: context.own.to_owned(), server, secrets, notes })
+    Ok(ImportedServer { own: context.own.to_owned(), server, secrets, notes })
 }
 
-/// Returns whether a setting says anything.
+/// Returns whether a setting is not empty.
 pub(super) fn is_given(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -88,20 +88,20 @@ pub(super) fn is_given(value: &Value) -> bool {
     }
 }
 
-/// The variables of a program, or the headers that are sent to an address.
-struct Table<'a> {
+/// Environment variables of a command, or headers of a URL.
+struct ValueTable<'a> {
     server: &'a str,
-    /// Where headers go; `None` for variables.
+    /// Host of the headers; `None` for variables.
     host: Option<&'a str>,
 }
 
-impl Table<'_> {
-    /// Returns its name in the configuration.
+impl ValueTable<'_> {
+    /// Returns its configuration key.
     fn here(&self) -> &'static str {
         if self.host.is_some() { "headers" } else { "env" }
     }
 
-    /// Returns where the secret in one of its values may go.
+    /// Returns the grant of a secret in one of its values.
     fn grant(&self, key: &str) -> String {
         match self.host {
             Some(host) => format!("{host}:{key}"),
@@ -109,13 +109,13 @@ impl Table<'_> {
         }
     }
 
-    /// Returns what is written into the configuration; secrets go to the others.
+    /// Returns the configuration entries; secrets are added to `secrets`.
     fn read(
         &self,
         entry: &Value,
-        context: &Context<'_>,
+        context: &EntryContext<'_>,
         notes: &mut Vec<String>,
-        secrets: &mut Vec<Lifted>,
+        secrets: &mut Vec<ExtractedSecret>,
     ) -> Result<Vec<(String, String)>, String> {
         let names: &[&str] = if self.host.is_some() { &["headers"] } else { &["env", "environment"] };
         let Some(there) = names.iter().find(|key| !entry[**key].is_null()) else { return Ok(Vec::new()) };
@@ -123,51 +123,50 @@ impl Table<'_> {
         let mut pairs = Vec::new();
         for (key, value) in members {
             if self.host.is_some() && sets_header(key) {
-                notes.push(format!(
-                    "the hub sets the header `{}` itself; it is not taken over",
-                    printable(key)
-                ));
+                notes
+                    .push(format!("the header `{}` is not imported: the hub sets it itself", printable(key)));
                 continue;
             }
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Number(_) | Value::Bool(_) => value.to_string(),
-                // An unset variable, which is what we do with those that are not there.
+                // Null unsets a variable, which is the default here.
                 Value::Null => continue,
-                _ => return Err(format!("`{}` is not text", printable(key))),
+                _ => return Err(format!("`{}` is not a string", printable(key))),
             };
             let kept = match meant(&text, context, notes)? {
-                Meant::Asked { id, before, after } => {
+                ImportedValue::Asked { id, before, after } => {
                     let whole = format!("{before}{SOMETHING}{after}");
-                    let is_private =
-                        [SOMETHING, whole.as_str()].iter().any(|text| private::is_private(key, text));
+                    let is_private = [SOMETHING, whole.as_str()]
+                        .iter()
+                        .any(|text| secret_detection::is_private(key, text));
                     if !is_private && !asks_for_secret(&text, context) {
                         notes.push(self.to_write(key, &format!("{before}…{after}"), &said_of(&id, context)));
                         continue;
                     }
-                    Kept::asked(&before, &after)
+                    SecretCandidate::asked(&before, &after)
                 }
-                Meant::Written(text) if private::is_handle(&text) => {
-                    // Written down as it is, it would be given a secret of ours.
+                ImportedValue::Written(text) if secret_detection::is_handle(&text) => {
+                    // Written as is, it would resolve to a secret of this hub.
                     notes.push(format!(
-                        "`{}` reads like a reference to the secret store; what it says there is kept as plain text",
+                        "`{}` looks like a reference to the secret store; it is imported as plain text",
                         printable(key)
                     ));
-                    Kept { scheme: None, value: Some(text) }
+                    SecretCandidate { scheme: None, value: Some(text) }
                 }
-                Meant::Written(text) if !is_secret(key, &text) => {
-                    notes.extend(private::is_private(key, &text).then(|| self.in_clear(key)));
-                    if private::is_command_name(key) && private::holds_private(&text) {
+                ImportedValue::Written(text) if !is_secret(key, &text) => {
+                    notes.extend(secret_detection::is_private(key, &text).then(|| self.in_clear(key)));
+                    if secret_detection::is_command_name(key) && secret_detection::holds_private(&text) {
                         notes.push(format!(
-                            "`{}` says what is run, and holds what looks like a secret; it stays in the configuration in clear, \
-                             because what is run is shown before a server is trusted",
+                            "`{}` is executed and contains what looks like a secret; it stays in the configuration in plain text, \
+                             because commands are shown before a server is trusted",
                             printable(key)
                         ));
                     }
                     pairs.push((key.clone(), text));
                     continue;
                 }
-                Meant::Written(text) if text.len() < SECRET_BYTES_MIN => {
+                ImportedValue::Written(text) if text.len() < SECRET_BYTES_MIN => {
                     notes.push(format!(
                         "`{}` is too short for a secret; it stays in the configuration",
                         printable(key)
@@ -175,33 +174,33 @@ impl Table<'_> {
                     pairs.push((key.clone(), text));
                     continue;
                 }
-                Meant::Written(text) => Kept::of(text),
+                ImportedValue::Written(text) => SecretCandidate::of(text),
             };
             let name = secret_name(self.server, key);
             pairs.push((key.clone(), kept.written(&name)));
-            let Kept { scheme, value } = kept;
+            let SecretCandidate { scheme, value } = kept;
             let (value, grant) = (value.map(Secret::new), self.grant(key));
-            secrets.push(Lifted { key: key.clone(), name, scheme, value, grant, refused: None });
+            secrets.push(ExtractedSecret { key: key.clone(), name, scheme, value, grant, refused: None });
         }
         Ok(pairs)
     }
 
-    /// Says what a person has to write, where one is asked for it there.
+    /// Returns the instruction for a value that the application prompts for.
     fn to_write(&self, key: &str, value: &str, said: &str) -> String {
         let (key, value) = (printable(key), printable(value));
         format!(
-            "`{key}` is asked for there{said}, and is left out; write it into `mcp.{}.{}`: `{key} = \"{value}\"`",
+            "`{key}` is prompted for there{said} and was skipped; add it to `mcp.{}.{}`: `{key} = \"{value}\"`",
             self.server,
             self.here()
         )
     }
 
-    /// Says that something private is beside a variable, where both could not be put in.
+    /// Returns the instruction for a secret combined with a variable, which cannot be expressed.
     fn in_clear(&self, key: &str) -> String {
         let key = printable(key);
         format!(
-            "`{key}` looks as if a secret were in it, beside a variable. It stays in the configuration in clear: \
-             a secret is the whole of a value. To keep all of it: \
+            "`{key}` seems to contain a secret next to a variable. It stays in the configuration in plain text: \
+             a secret must be the whole value. To move all of it to the secret store: \
              portcullis secrets set NAME --grant '{}', then `{key} = \"secret:NAME\"` in `mcp.{}.{}`",
             self.grant(&key),
             self.server,
@@ -210,13 +209,13 @@ impl Table<'_> {
     }
 }
 
-/// Returns how long a call may be silent. What other programs call so is mostly shorter and for something else, like the
-/// time that a list of tools may take; such a time would end calls here.
+/// Returns the call timeout. In other applications `timeout` is mostly shorter and for something else, such as listing
+/// tools; taking it over would cancel calls here.
 fn timeout_of(entry: &Value, server: &str, notes: &mut Vec<String>) -> Option<u64> {
     let timeout = &entry["timeout"];
     let others = timeout.as_object().into_iter().flatten();
     for (key, _) in others.filter(|(key, value)| *key != "request" && is_given(value)) {
-        notes.push(format!("`timeout.{}` is not taken over; there is nothing like it here", printable(key)));
+        notes.push(format!("`timeout.{}` is not imported: it has no equivalent", printable(key)));
     }
     let (key, given) =
         if timeout.is_object() { ("timeout.request", &timeout["request"]) } else { ("timeout", timeout) };
@@ -235,5 +234,5 @@ fn legal_name(own: &str) -> Result<String, String> {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' };
     let name: String = own.chars().map(legal).take(NAME_CHARS_MAX).collect();
     let name = name.trim_matches('-').to_owned();
-    if name.is_empty() { Err("its name has no letters that a name may have".to_owned()) } else { Ok(name) }
+    if name.is_empty() { Err("its name has no valid characters".to_owned()) } else { Ok(name) }
 }

@@ -1,9 +1,9 @@
-//! The login to a server, from the settings of another program to ours.
+//! Converts OAuth settings of another application.
 
-use super::Lifted;
+use super::ExtractedSecret;
 use super::entry::is_given;
-use super::kept::{SECRET_BYTES_MIN, secret_name};
-use super::variables::{Context, plain};
+use super::secret_extraction::{SECRET_BYTES_MIN, secret_name};
+use super::variables::{EntryContext, plain};
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
 use serde_json::Value;
@@ -11,34 +11,34 @@ use serde_json::Value;
 const CLIENT_ID: &str = "client_id";
 const CLIENT_SECRET: &str = "client_secret";
 const CALLBACK_PORT: &str = "callback_port";
-/// The settings that are the same here, each with the names that it has there.
+/// Settings with an equivalent here, with their names there.
 const KNOWN: [(&str, &[&str]); 4] = [
-    // First, because the secret is of no use without it.
+    // First, because the secret needs it.
     (CLIENT_ID, &["clientId", "client_id", "CLIENT_ID"]),
     (CLIENT_SECRET, &["clientSecret", "client_secret", "CLIENT_SECRET"]),
     ("scope", &["scope", "scopes"]),
     (CALLBACK_PORT, &["callbackPort", "callback_port"]),
 ];
 
-/// Returns whether there is a login, and what is set for it. `host` is where the server is, if it is no program.
+/// Returns the OAuth settings, if there is a login. `host` is that of a remote server.
 pub(super) fn oauth_of(
     entry: &Value,
     server: &str,
     host: Option<&str>,
-    context: &Context<'_>,
+    context: &EntryContext<'_>,
     notes: &mut Vec<String>,
-    secrets: &mut Vec<Lifted>,
+    secrets: &mut Vec<ExtractedSecret>,
 ) -> Option<Vec<(String, Value)>> {
     let is_set = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false));
     let set = [&entry["oauth"], &entry["auth"]].into_iter().find(is_set)?;
     let Some(host) = host.filter(|_| matches!(set, Value::Object(_) | Value::Bool(true))) else {
-        notes.push("it has settings for OAuth there, which are not taken over".to_owned());
+        notes.push("its OAuth settings are not imported".to_owned());
         return None;
     };
     let is_known = |key: &str| KNOWN.iter().any(|(_, names)| names.contains(&key));
     let members = set.as_object().into_iter().flatten();
     for (key, _) in members.filter(|(key, value)| is_given(value) && !is_known(key)) {
-        notes.push(format!("`{}` of its settings for OAuth is not taken over", printable(key)));
+        notes.push(format!("`{}` of its OAuth settings is not imported", printable(key)));
     }
     let mut settings: Vec<(String, Value)> = Vec::new();
     for (here, names) in KNOWN {
@@ -67,17 +67,17 @@ pub(super) fn oauth_of(
         match value {
             Some(value) => settings.push((here.to_owned(), value)),
             None => notes.push(format!(
-                "the `{here}` of its login cannot be taken over as it is written there; write it into `mcp.{server}`: \
-                 `oauth = {{ {here} = … }}`, with whatever else is there"
+                "the `{here}` of its login cannot be imported as written; add it to `mcp.{server}`: \
+                 `oauth = {{ {here} = … }}`, with the other settings there"
             )),
         }
     }
-    notes.push(format!("it wants a login before it can be looked at: `portcullis mcp auth {server}`"));
+    notes.push(format!("it needs a login before the review: `portcullis mcp auth {server}`"));
     Some(settings)
 }
 
-/// Returns the text of a setting, if there is one in which nothing stands for something else: nothing is put in here.
-fn text_of(value: &Value, context: &Context<'_>, notes: &mut Vec<String>) -> Option<String> {
+/// Returns a setting without variables, which are not resolved here.
+fn text_of(value: &Value, context: &EntryContext<'_>, notes: &mut Vec<String>) -> Option<String> {
     let text = match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => number.to_string(),
@@ -88,31 +88,31 @@ fn text_of(value: &Value, context: &Context<'_>, notes: &mut Vec<String>) -> Opt
     plain(&text, context, notes).ok().filter(|text| !text.trim().is_empty())
 }
 
-/// Returns the secret of a client as it is kept. It goes to whoever makes the tokens, who is not known before the login;
-/// mostly that is the host of the server.
+/// Returns the client secret for the store. It is sent to the token endpoint, which is unknown before the login; mostly it
+/// is on the server's host.
 fn lifted(
     server: &str,
     host: &str,
     has_client: bool,
     value: Option<String>,
     notes: &mut Vec<String>,
-) -> Option<Lifted> {
+) -> Option<ExtractedSecret> {
     let grant = format!("{host}:{CLIENT_SECRET}");
     if !has_client {
         notes.push(format!(
-            "its client secret is not taken over, because it is of no use without `client_id`. To keep it: \
+            "its client secret is not imported, because it needs a `client_id`. To add it: \
              portcullis secrets set NAME --grant '{grant}', then in `mcp.{server}`: \
              `oauth = {{ client_id = \"…\", client_secret = \"secret:NAME\" }}`"
         ));
         return None;
     }
     if value.as_ref().is_some_and(|value| value.len() < SECRET_BYTES_MIN) {
-        notes.push("its client secret is too short for a secret; it is not taken over".to_owned());
+        notes.push("its client secret is too short and is not imported".to_owned());
         return None;
     }
     notes.push(format!(
-        "its client secret is granted for {host}. If its tokens are made elsewhere, `portcullis mcp auth {server}` says what to do"
+        "its client secret is granted for {host}. If its token endpoint is elsewhere, `portcullis mcp auth {server}` shows the grant to add"
     ));
     let (key, name) = (format!("oauth.{CLIENT_SECRET}"), secret_name(server, CLIENT_SECRET));
-    Some(Lifted { key, name, scheme: None, value: value.map(Secret::new), grant, refused: None })
+    Some(ExtractedSecret { key, name, scheme: None, value: value.map(Secret::new), grant, refused: None })
 }

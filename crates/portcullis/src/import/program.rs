@@ -1,14 +1,14 @@
-//! The program of a server, and the folder that it is started in.
+//! Converts the command and working directory of a local server.
 
-use super::variables::{Context, names_in, plain};
+use super::variables::{EntryContext, names_in, plain};
 use portcullis_core::json::printable;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Returns the program and its arguments: a text and a list, or one list.
+/// Returns command and arguments, written as a string and a list, or as one list.
 pub(super) fn command_of(
     entry: &Value,
-    context: &Context<'_>,
+    context: &EntryContext<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Option<String>, Vec<String>), String> {
     let own = |list: &Value| -> Result<Vec<String>, String> {
@@ -19,25 +19,25 @@ pub(super) fn command_of(
         let text = |item: &Value| match item {
             Value::String(text) => Ok(text.clone()),
             Value::Number(number) => Ok(number.to_string()),
-            _ => Err("an argument is not text".to_owned()),
+            _ => Err("an argument is not a string".to_owned()),
         };
         items.map(text).collect()
     };
     let words = match &entry["command"] {
-        // Some programs write every key, and leave empty what is not meant.
+        // Some applications write every key, and leave unused ones empty.
         Value::String(command) if command.trim().is_empty() => return Ok((None, Vec::new())),
         Value::String(command) => [vec![command.clone()], own(&entry["args"])?].concat(),
         list @ Value::Array(_) => own(list)?,
         _ => return Ok((None, Vec::new())),
     };
-    // What a shell is given may be one text, and a shell may be in one.
+    // A shell command may be one string.
     let words = apart(without_shell(words, notes), context, notes)?;
     let words = without_shell(words, notes);
     let is_bridge = is_bridge(&words);
     let env = ["env", "environment"].iter().find_map(|key| entry[*key].as_object());
     let is_given = |name: &str| env.is_some_and(|env| env.contains_key(name));
     let word = |word: &String| match names_in(word) {
-        // It puts in by itself what its environment holds.
+        // It resolves variables from its environment itself.
         names if is_bridge && !names.is_empty() && names.iter().all(|name| is_given(name)) => {
             Ok(word.clone())
         }
@@ -47,7 +47,7 @@ pub(super) fn command_of(
     Ok((words.next(), words.collect()))
 }
 
-/// Takes away the shell of Windows, without which some programs do not start there.
+/// Strips `cmd /c`, which some commands need on Windows.
 fn without_shell(mut words: Vec<String>, notes: &mut Vec<String>) -> Vec<String> {
     let is_shell = match words.as_slice() {
         [shell, option, ..] => {
@@ -59,30 +59,34 @@ fn without_shell(mut words: Vec<String>, notes: &mut Vec<String>) -> Vec<String>
     };
     if is_shell {
         words.drain(..2);
-        notes.push("`cmd /c` before its command is for Windows, and is left out".to_owned());
+        notes.push("`cmd /c` before its command is for Windows and was removed".to_owned());
     }
     words
 }
 
-/// Takes a command apart that is one text, unless a file has all of it as its name: as it is, it could never start.
-fn apart(words: Vec<String>, context: &Context<'_>, notes: &mut Vec<String>) -> Result<Vec<String>, String> {
+/// Splits a command that is one string, unless a file has that name.
+fn apart(
+    words: Vec<String>,
+    context: &EntryContext<'_>,
+    notes: &mut Vec<String>,
+) -> Result<Vec<String>, String> {
     let [whole] = words.as_slice() else { return Ok(words) };
     if !whole.trim().contains(char::is_whitespace) || is_file(whole, context) {
         return Ok(words);
     }
     if whole.contains(['"', '\'', '\\']) {
         return Err(
-            "its command is one text with quotes in it, and no file has that name; add it by hand: portcullis mcp add"
+            "its command is one string with quotes, and no file has that name; add it yourself: portcullis mcp add"
                 .to_owned(),
         );
     }
-    notes.push("its command is one text there; it is taken apart at its blanks".to_owned());
+    notes.push("its command is one string there; it was split at spaces".to_owned());
     Ok(whole.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Returns whether there is a file of that whole name.
-fn is_file(name: &str, context: &Context<'_>) -> bool {
-    // What there is to say of the name is said where it is taken over.
+/// Returns whether a file of that exact name exists.
+fn is_file(name: &str, context: &EntryContext<'_>) -> bool {
+    // Problems of the name are reported by the caller.
     let Ok(name) = plain(name, context, &mut Vec::new()) else { return false };
     let path = match (name.strip_prefix("~/").zip(context.around.user_home), context.project) {
         (Some((rest, home)), _) => home.join(rest),
@@ -92,19 +96,19 @@ fn is_file(name: &str, context: &Context<'_>) -> bool {
     path.is_absolute() && path.is_file()
 }
 
-/// Returns the folder that a program is started in.
+/// Returns the working directory.
 pub(super) fn folder_of(
     entry: &Value,
     server: &str,
-    context: &Context<'_>,
+    context: &EntryContext<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Option<PathBuf>, String> {
     let Some(written) = entry["cwd"].as_str().filter(|cwd| !cwd.trim().is_empty()) else {
-        // A project's program expects to be started in its project.
+        // A project's server expects the project as its working directory.
         return Ok(context.project.map(Path::to_owned));
     };
     let cwd = plain(written, context, notes)?;
-    // `~/` means the same in the configuration; the home of somebody else cannot be said there.
+    // `~/` means the same in our configuration; `~user` is not supported.
     let is_whole = cwd == "~" || cwd.starts_with("~/") || cwd.starts_with('/');
     let from = context.project.filter(|_| !cwd.starts_with('~'));
     match from {
@@ -121,7 +125,7 @@ pub(super) fn folder_of(
     }
 }
 
-/// Returns a program that is named by a relative path as it is found from everywhere.
+/// Makes a relative command path absolute.
 pub(super) fn absolute(command: String, folder: Option<&Path>, notes: &mut Vec<String>) -> String {
     let is_relative = command.contains('/') && !command.starts_with(['/', '~']);
     match folder {
@@ -130,15 +134,15 @@ pub(super) fn absolute(command: String, folder: Option<&Path>, notes: &mut Vec<S
             folder.join(inner).display().to_string()
         }
         None if is_relative => {
-            notes.push("its program is named by a relative path, and it is not known from where".to_owned());
+            notes.push("its command is a relative path, and its base folder is unknown".to_owned());
             command
         }
-        // Below `~/` the configuration finds it by itself.
+        // `~/` paths resolve in our configuration too.
         _ => command,
     }
 }
 
-/// Returns whether `mcp-remote` is started, which reads `${NAME}` in the headers it is given from its environment.
+/// Returns whether the command is `mcp-remote`, which resolves `${NAME}` in its header arguments itself.
 pub(super) fn is_bridge(words: &[String]) -> bool {
     words.iter().any(|word| {
         let name = word.rsplit('/').next().unwrap_or_default();

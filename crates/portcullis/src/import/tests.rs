@@ -8,7 +8,7 @@ mod settings;
 
 /// Returns what would be written, and what is said besides.
 fn check(path: &str, text: &str) -> String {
-    let around = Around {
+    let around = ImportEnvironment {
         user_home: Some(Path::new("/home/me")),
         project: Some(Path::new("/home/me/work")),
         is_set: &|name| name == "SET",
@@ -24,7 +24,7 @@ fn check(path: &str, text: &str) -> String {
             let value = secret.value.as_ref().map_or("asked for", |value| value.expose());
             told.push_str(&format!("  {} = {value} -> {} for {}\n", secret.key, secret.name, secret.grant));
         }
-        imported.told().iter().for_each(|note| told.push_str(&format!("  note: {note}\n")));
+        imported.all_notes().iter().for_each(|note| told.push_str(&format!("  note: {note}\n")));
     }
     for (own, why) in &found.skipped {
         told.push_str(&format!("{own} is left out: {why}\n"));
@@ -67,7 +67,7 @@ fn claude_code_and_its_projects() {
     command = "/home/me/work/db-server"
     cwd = "/home/me/work"
     env = { "URL" = "${DB_URL}", "PASSWORD" = "none" }
-      note: `PW` is not set now; its default there is written down
+      note: `PW` is not set now; its default was imported
       note: `PASSWORD` is too short for a secret; it stays in the configuration
     [mcp.api]
     url = "https://api.example.com/mcp"
@@ -94,8 +94,8 @@ fn cursor() {
     env = { "WHO" = "secret:GITHUB_WHO", "GITHUB_KEY" = "short" }
       WHO = ghp_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3 -> GITHUB_WHO for mcp.github:env
       note: `GITHUB_KEY` is too short for a secret; it stays in the configuration
-      note: argument 2 looks like a secret; what is there stays in the configuration in clear: arguments cannot refer to the secret store. If the program takes it from a variable too, take it out there, and: portcullis secrets set NAME --grant 'mcp.github:env', then `env = { VARIABLE = "secret:NAME" }`
-      note: it is switched off there
+      note: argument 2 looks like a secret and stays in the configuration in plain text: arguments cannot refer to the secret store. If the program also reads it from a variable, remove the argument and: portcullis secrets set NAME --grant 'mcp.github:env', then `env = { VARIABLE = "secret:NAME" }`
+      note: it is disabled there
     [mcp.remote]
     url = "http://127.0.0.1:9000/sse"
     "#);
@@ -119,12 +119,12 @@ fn vs_code_with_inputs() {
     args = ["-y", "server-perplexity"]
     env = { "PERPLEXITY_API_KEY" = "secret:PERPLEXITY_API_KEY" }
       PERPLEXITY_API_KEY = asked for -> PERPLEXITY_API_KEY for mcp.perplexity:env
-      note: the value of `PERPLEXITY_API_KEY` is not in the file; set all of it: portcullis secrets set PERPLEXITY_API_KEY --grant 'mcp.perplexity:env'
+      note: the value of `PERPLEXITY_API_KEY` is not in the file; to set the whole value: portcullis secrets set PERPLEXITY_API_KEY --grant 'mcp.perplexity:env'
     [mcp.web]
     url = "https://web.example.com/mcp"
     headers = { "Authorization" = "Bearer secret:WEB_AUTHORIZATION" }
       Authorization = asked for -> WEB_AUTHORIZATION for web.example.com:Authorization
-      note: the value of `Authorization` is not in the file; set what comes after `Bearer`: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization'
+      note: the value of `Authorization` is not in the file; to set the part after `Bearer`: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization'
     [mcp.local]
     command = "/home/me/work/bin/server"
     cwd = "/home/me/work"
@@ -153,9 +153,9 @@ fn opencode() {
     [mcp.auth]
     url = "https://auth.example.com/mcp"
     oauth = { "client_id" = "x" }
-      note: it is switched off there
-      note: it wants a login before it can be looked at: `portcullis mcp auth auth`
-    far is left out: it reads a file into its settings; put that into the secret store
+      note: it is disabled there
+      note: it needs a login before the review: `portcullis mcp auth auth`
+    far is left out: it reads a file into its settings; move the value to the secret store
     inherited is left out: it has neither a command nor a URL, or both
     "#);
     let two = r#"{ "mcp": { "servers": { "git": { "type": "local", "command": ["git-server"], "disabled": true } } } }"#;
@@ -163,7 +163,7 @@ fn opencode() {
     [mcp.git]
     command = "git-server"
     cwd = "/home/me/work"
-      note: it is switched off there
+      note: it is disabled there
     "#);
 }
 
@@ -183,8 +183,8 @@ fn claude_code_keeps_servers_for_single_projects() {
     cwd = "/home/me/work"
     [mcp.mine]
     command = "mine"
-    git is left out: the project has one of this name, which counts more
-    note: these projects have servers of their own there, which are taken over in their folders: `/home/me/other` (2)
+    git is left out: the project has a server of this name, which takes precedence
+    note: these projects have their own servers; import them from their folders: `/home/me/other` (2)
     "#);
     insta::assert_snapshot!(check("/home/me/.claude.json", r#"{ "projects": { "/x": { "history": [] } } }"#), @"");
 }
@@ -202,14 +202,14 @@ fn defaults_of_variables_are_taken_where_the_variable_is_not_set() {
     args = ["--dir", "/tmp"]
     env = { "A" = "${SET}", "B" = "y", "API_KEY" = "secret:A_API_KEY" }
       API_KEY = abcdefgh12345 -> A_API_KEY for mcp.a:env
-      note: `DIR` is not set now; its default there is written down
-      note: `SET` is set now and has to stay so for the hub; its default there is not taken over
-      note: `UNSET` is not set now; its default there is written down
-      note: `KEY` is not set now; its default there is written down
+      note: `DIR` is not set now; its default was imported
+      note: `SET` is set now and must stay set for the hub; its default was not imported
+      note: `UNSET` is not set now; its default was imported
+      note: `KEY` is not set now; its default was imported
     [mcp.c]
     url = "https://c.example.com/mcp"
-      note: `BASE` is not set now; its default there is written down
-    b is left out: `${SET}` stands for something that is put in only in `env` and `headers` here
+      note: `BASE` is not set now; its default was imported
+    b is left out: `${SET}` is a variable, which works in `env` and `headers` only
     "#);
 }
 
@@ -234,21 +234,21 @@ fn what_another_program_adds_is_told() {
     args = ["--region=eu"]
     env = { "R" = "eu", "P" = "secret:A_P" }
       P = asked for -> A_P for mcp.a:env
-      note: `region` is asked for there; its default is written down
-      note: the variables in its `envFile`, ${workspaceFolder}/.env, are not taken over; what it needs of them belongs into `mcp.a.env`
-      note: the value of `P` is not in the file; set all of it: portcullis secrets set A_P --grant 'mcp.a:env'
+      note: `region` is prompted for there; its default was imported
+      note: the variables in its `envFile`, ${workspaceFolder}/.env, are not imported; add those it needs to `mcp.a.env`
+      note: the value of `P` is not in the file; to set the whole value: portcullis secrets set A_P --grant 'mcp.a:env'
     [mcp.c]
     command = "/home/me/work/tools/bin/run.sh"
     cwd = "/home/me/work/tools"
     [mcp.d]
     command = "/home/me/work/../run"
     cwd = "/home/me/work"
-    b is left out: a person is asked for `zone` there, as a part of its command; add it by hand: portcullis mcp add
+    b is left out: its command contains `zone`, which is prompted for there; add it yourself: portcullis mcp add
     "#);
     insta::assert_snapshot!(check("/home/me/.cursor/mcp.json", r#"{ "mcpServers": { "a": { "command": "./run" } } }"#), @r#"
     [mcp.a]
     command = "./run"
-      note: its program is named by a relative path, and it is not known from where
+      note: its command is a relative path, and its base folder is unknown
     "#);
 }
 
@@ -266,7 +266,7 @@ fn secrets_among_arguments_and_in_addresses_are_noticed_and_not_shown() {
     [mcp.plain]
     command = "run"
     args = ["--api-key", "hunter2hunter2", "--header", "Authorization: Bearer hunter2hunter2"]
-      note: arguments 2 and 4 look like secrets; what is there stays in the configuration in clear: arguments cannot refer to the secret store. If the program takes it from a variable too, take it out there, and: portcullis secrets set NAME --grant 'mcp.plain:env', then `env = { VARIABLE = "secret:NAME" }`
+      note: arguments 2 and 4 look like secrets and stays in the configuration in plain text: arguments cannot refer to the secret store. If the program also reads it from a variable, remove the argument and: portcullis secrets set NAME --grant 'mcp.plain:env', then `env = { VARIABLE = "secret:NAME" }`
     [mcp.box]
     command = "/usr/bin/docker"
     args = ["run", "-e", "API_TOKEN", "-e", "LANG=de", "image"]
@@ -284,10 +284,10 @@ fn secrets_among_arguments_and_in_addresses_are_noticed_and_not_shown() {
       AUTH = hunter2hunter2 -> READY_AUTH for mcp.ready:env
     [mcp.query]
     url = "https://q.example.com/mcp?team=red&api_key=hunter2hunter2"
-      note: its address looks as if a key were in it. It stays in the configuration in clear: addresses cannot refer to the secret store. If the server takes it in a header too: portcullis secrets set NAME --grant 'q.example.com:authorization', then `headers = { Authorization = "Bearer secret:NAME" }`
-    user is left out: its address holds a user name or password; `USER:PASSWORD`, in base64, belongs into a header: portcullis secrets set NAME --grant 'u.example.com:authorization', then `headers = { Authorization = "Basic secret:NAME" }`
+      note: its URL seems to contain a key. It stays in the configuration in plain text: URLs cannot refer to the secret store. If the server also accepts it in a header: portcullis secrets set NAME --grant 'q.example.com:authorization', then `headers = { Authorization = "Bearer secret:NAME" }`
+    user is left out: its URL contains a user name or password; move `USER:PASSWORD`, in base64, to a header: portcullis secrets set NAME --grant 'u.example.com:authorization', then `headers = { Authorization = "Basic secret:NAME" }`
     "#);
-    let around = Around { user_home: None, project: None, is_set: &|_| false };
+    let around = ImportEnvironment { user_home: None, project: None, is_set: &|_| false };
     let found = of_text(Path::new("/x.json"), text, &around).unwrap();
     for imported in &found.servers {
         let shown = imported.server.shown().written();
@@ -307,7 +307,7 @@ fn servers_are_found_under_every_key_of_a_file() {
     command = "one"
     [mcp.b]
     command = "b"
-    a is left out: another part of the file has one of this name, which counts more
+    a is left out: another part of the file has a server of this name, which takes precedence
     "#);
     insta::assert_snapshot!(check("/home/me/x.code-workspace", r#"{
         "folders": [{ "path": "." }],
@@ -317,7 +317,7 @@ fn servers_are_found_under_every_key_of_a_file() {
     command = "c"
     env = { "K" = "secret:C_K" }
       K = asked for -> C_K for mcp.c:env
-      note: the value of `K` is not in the file; set all of it: portcullis secrets set C_K --grant 'mcp.c:env'
+      note: the value of `K` is not in the file; to set the whole value: portcullis secrets set C_K --grant 'mcp.c:env'
     "#);
 }
 
@@ -340,13 +340,13 @@ fn passwords_are_lifted_whatever_they_are_called_and_what_is_harmless_is_not() {
       MY_AUTH = bWU6aHVudGVyMnB3 -> DB_MY_AUTH for mcp.db:env
       TOKEN = hunter2hunter2 -> DB_TOKEN for mcp.db:env
       OURS = secret:GITHUB_TOKEN -> DB_OURS for mcp.db:env
-      note: `OURS` reads like a reference to the secret store; what it says there is kept as plain text
+      note: `OURS` looks like a reference to the secret store; it is imported as plain text
     [mcp.web]
     url = "https://web.example.com/mcp"
     headers = { "Authorization" = "secret:WEB_AUTHORIZATION" }
       Authorization = asked for -> WEB_AUTHORIZATION for web.example.com:Authorization
-      note: `Authorization` reads like a reference to the secret store; what it says there is kept as plain text
-      note: the value of `Authorization` is words with blanks between them, which is not registered as a secret: it would be redacted wherever it occurs; if it is a secret, set it yourself: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization' --weak
+      note: `Authorization` looks like a reference to the secret store; it is imported as plain text
+      note: the value of `Authorization` is words separated by spaces, which is not registered as a secret: it would be redacted wherever it occurs; if it is a secret, set it yourself: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization' --weak
     "#);
 }
 
@@ -363,11 +363,11 @@ fn what_is_no_such_file_is_refused() {
     command = "x"
     [mcp.2J]
     command = "x"
-     is left out: its name has no letters that a name may have
+     is left out: its name has no valid characters
     a-b is left out: `a b` would have the same name here, `a-b`
     n is left out: it has neither a command nor a URL, or both
-    l is left out: an argument is not text
-    e is left out: `A` is not text
+    l is left out: an argument is not a string
+    e is left out: `A` is not a string
     f is left out: its arguments are not a list
     g is left out: its `env` is not a table
     "#);
@@ -379,14 +379,14 @@ fn what_is_no_such_file_is_refused() {
     insta::assert_snapshot!(check("/x.json", more), @r#"
     [mcp.made]
     url = "https://m.example.com/mcp"
-      note: a program makes headers for it there (`headersHelper`), which is not taken over
+      note: its `headersHelper` is not imported
     [mcp.cursor]
     url = "https://c.example.com/mcp"
     oauth = { "client_id" = "x" }
-      note: it wants a login before it can be looked at: `portcullis mcp auth cursor`
+      note: it needs a login before the review: `portcullis mcp auth cursor`
     [mcp.plain]
     url = "https://q.example.com/mcp"
-    note: key `plain` is given twice at line 4 column 80; the last one counts, as it does there
+    note: key `plain` is given twice at line 4 column 80; the last one wins, as in the application
     "#);
 }
 

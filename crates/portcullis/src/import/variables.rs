@@ -1,66 +1,69 @@
-//! What stands for something else in the values of a file: variables, folders, and what a person is asked for.
+//! Variables in imported values: environment, folders, prompted inputs.
 
-use super::Around;
-use crate::private;
+use super::ImportEnvironment;
+use crate::secret_detection;
 use portcullis_core::json::printable;
 use serde_json::Value;
 use std::path::Path;
 
-/// How many values are named that a person may choose from.
+/// Options listed for a choice.
 const OPTIONS_NAMED_MAX: usize = 20;
 
-/// What is around an entry.
-pub(super) struct Context<'a> {
+/// Context of an entry.
+pub(super) struct EntryContext<'a> {
     pub(super) own: &'a str,
-    /// What the file asks a person for.
+    /// Inputs that the application prompts for.
     pub(super) inputs: &'a [Value],
     pub(super) project: Option<&'a Path>,
-    pub(super) around: &'a Around<'a>,
+    pub(super) around: &'a ImportEnvironment<'a>,
 }
 
-impl<'a> Context<'a> {
-    /// Returns what the file says of something that it asks for.
+impl<'a> EntryContext<'a> {
+    /// Returns the definition of an input.
     fn input(&self, id: &str) -> Option<&'a Value> {
         self.inputs.iter().find(|input| input["id"] == id)
     }
 }
 
-/// What a value of a file means here.
-pub(super) enum Meant {
-    /// As it stands in our configuration.
+/// A converted value.
+pub(super) enum ImportedValue {
+    /// As in our configuration.
     Written(String),
-    /// A person was asked for it there, by this name.
+    /// The application prompts for it, under this ID.
     Asked { id: String, before: String, after: String },
 }
 
-/// Returns a text in which nothing stands for something else any more.
-pub(super) fn plain(text: &str, context: &Context<'_>, notes: &mut Vec<String>) -> Result<String, String> {
+/// Returns a text with all variables resolved.
+pub(super) fn plain(
+    text: &str,
+    context: &EntryContext<'_>,
+    notes: &mut Vec<String>,
+) -> Result<String, String> {
     let text = match meant(text, context, notes)? {
-        Meant::Written(text) => text,
-        Meant::Asked { id, .. } => {
+        ImportedValue::Written(text) => text,
+        ImportedValue::Asked { id, .. } => {
             return Err(format!(
-                "a person is asked for `{}` there, as a part of its command; add it by hand: portcullis mcp add",
+                "its command contains `{}`, which is prompted for there; add it yourself: portcullis mcp add",
                 printable(&id)
             ));
         }
     };
-    // The one variable whose value is known here; programs have other words for the same folder.
+    // The only variable known here; applications have several names for it.
     let text = match context.around.user_home {
         Some(home) => text.replace("${HOME}", &home.display().to_string()),
         None => text,
     };
     if text.contains("${") {
         return Err(format!(
-            "`{}` stands for something that is put in only in `env` and `headers` here",
-            printable(&private::shown_args(&[text]).concat())
+            "`{}` is a variable, which works in `env` and `headers` only",
+            printable(&secret_detection::shown_args(&[text]).concat())
         ));
     }
     Ok(text)
 }
 
-/// Returns whether anything that a person is asked for in a text is a secret, as far as the file says. What is chosen
-/// from a list, or typed where everybody may read it, is none.
-pub(super) fn asks_for_secret(text: &str, context: &Context<'_>) -> bool {
+/// Returns whether a prompted input in a text is a secret, by its definition. Choices and visible prompts are not.
+pub(super) fn asks_for_secret(text: &str, context: &EntryContext<'_>) -> bool {
     let is_open = |input: &Value| {
         matches!(input["type"].as_str(), Some("pickString" | "promptString")) && input["password"] != true
     };
@@ -68,11 +71,11 @@ pub(super) fn asks_for_secret(text: &str, context: &Context<'_>) -> bool {
     !ids.filter_map(|id| context.input(id)).all(is_open)
 }
 
-/// Returns what the file says of something that it asks for, in brackets: what it is, and what there is to choose from.
-pub(super) fn said_of(id: &str, context: &Context<'_>) -> String {
+/// Returns the description and options of an input, in brackets.
+pub(super) fn said_of(id: &str, context: &EntryContext<'_>) -> String {
     let input = context.input(id).unwrap_or(&Value::Null);
     let options = input["options"].as_array().into_iter().flatten();
-    // A choice is a text, or has one beside what is shown of it.
+    // An option is a string, or an object with a value and a label.
     let options = options.filter_map(|option| option.as_str().or_else(|| option["value"].as_str()));
     let mut options: Vec<String> = options.map(printable).collect();
     let more = options.len().saturating_sub(OPTIONS_NAMED_MAX);
@@ -85,15 +88,19 @@ pub(super) fn said_of(id: &str, context: &Context<'_>) -> String {
     if said.is_empty() { String::new() } else { format!(" ({})", said.join("; ")) }
 }
 
-/// Returns the variables that a text names.
+/// Returns the variables in a text.
 pub(super) fn names_in(text: &str) -> Vec<&str> {
     text.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }
 
-/// Returns what a value means here: `${NAME}` a variable, and folders by their names.
-pub(super) fn meant(text: &str, context: &Context<'_>, notes: &mut Vec<String>) -> Result<Meant, String> {
+/// Converts a value: `${NAME}` is a variable, and folders are resolved.
+pub(super) fn meant(
+    text: &str,
+    context: &EntryContext<'_>,
+    notes: &mut Vec<String>,
+) -> Result<ImportedValue, String> {
     if text.contains("{file:") {
-        return Err("it reads a file into its settings; put that into the secret store".to_owned());
+        return Err("it reads a file into its settings; move the value to the secret store".to_owned());
     }
     let text = text.replace("{env:", "${env:").replace("$${env:", "${env:");
     let (mut written, mut rest) = (String::new(), text.as_str());
@@ -107,16 +114,20 @@ pub(super) fn meant(text: &str, context: &Context<'_>, notes: &mut Vec<String>) 
                 .ok_or_else(|| format!("`${{input:{}}}` is not among its inputs", printable(id)))?;
             let default = input["default"].as_str().filter(|_| input["password"] != true);
             let Some(default) = default else {
-                return Ok(Meant::Asked { id: id.to_owned(), before: written, after: rest.to_owned() });
+                return Ok(ImportedValue::Asked {
+                    id: id.to_owned(),
+                    before: written,
+                    after: rest.to_owned(),
+                });
             };
-            notes.push(format!("`{}` is asked for there; its default is written down", printable(id)));
+            notes.push(format!("`{}` is prompted for there; its default was imported", printable(id)));
             written.push_str(default);
             continue;
         }
         let folder = |folder: Option<&Path>| {
             folder
                 .map(|path| path.display().to_string())
-                .ok_or_else(|| format!("what `${{{}}}` is is not known here", printable(name)))
+                .ok_or_else(|| format!("`${{{}}}` can't be resolved outside the editor", printable(name)))
         };
         match name {
             "workspaceFolder" | "workspaceRoot" => written.push_str(&folder(context.project)?),
@@ -130,17 +141,17 @@ pub(super) fn meant(text: &str, context: &Context<'_>, notes: &mut Vec<String>) 
                 let name = name.strip_prefix("env:").unwrap_or(name);
                 let (name, default) = name.split_once(":-").map_or((name, None), |(n, d)| (n, Some(d)));
                 if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') || name.is_empty() {
-                    return Err(format!("what `${{{}}}` is is not known here", printable(name)));
+                    return Err(format!("`${{{}}}` can't be resolved outside the editor", printable(name)));
                 }
                 match default {
-                    // Not both: here a variable that is not set is an error.
+                    // Not both: an unset variable is an error here.
                     Some(default) if !(context.around.is_set)(name) => {
-                        notes.push(format!("`{name}` is not set now; its default there is written down"));
+                        notes.push(format!("`{name}` is not set now; its default was imported"));
                         written.push_str(default);
                         continue;
                     }
                     Some(_) => notes.push(format!(
-                        "`{name}` is set now and has to stay so for the hub; its default there is not taken over"
+                        "`{name}` is set now and must stay set for the hub; its default was not imported"
                     )),
                     None => {}
                 }
@@ -149,5 +160,5 @@ pub(super) fn meant(text: &str, context: &Context<'_>, notes: &mut Vec<String>) 
         }
     }
     written.push_str(rest);
-    Ok(Meant::Written(written))
+    Ok(ImportedValue::Written(written))
 }

@@ -1,4 +1,4 @@
-//! The programs that Portcullis can be added to: where each keeps its servers, and in which form.
+//! Supported client applications: configuration file, section and entry format.
 
 use super::{Endpoint, InstallError, Transport};
 use crate::config::Environment;
@@ -7,10 +7,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Stands where a token belongs that is not known.
+/// Placeholder of an unknown token.
 const TOKEN_PLACEHOLDER: &str = "YOUR_TOKEN";
 
-/// A program that talks MCP.
+/// An MCP client application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientApp {
     ClaudeDesktop,
@@ -29,7 +29,7 @@ impl ClientApp {
         ClientApp::OpenCode,
     ];
 
-    /// Returns the name used on the command line.
+    /// Returns the command line name.
     pub fn as_str(self) -> &'static str {
         match self {
             ClientApp::ClaudeDesktop => "claude-desktop",
@@ -40,7 +40,7 @@ impl ClientApp {
         }
     }
 
-    /// Returns the name that people know.
+    /// Returns the display name.
     pub fn title(self) -> &'static str {
         match self {
             ClientApp::ClaudeDesktop => "Claude Desktop",
@@ -51,9 +51,9 @@ impl ClientApp {
         }
     }
 
-    /// Returns the transport that an entry for this client uses when `wanted` is asked for.
+    /// Returns the transport to use for `wanted`.
     ///
-    /// Claude Desktop's file takes only programs to start; an address in it is dropped.
+    /// Claude Desktop's file supports local commands only.
     pub fn transport(self, wanted: Transport) -> Transport {
         match self {
             ClientApp::ClaudeDesktop => Transport::Stdio,
@@ -61,15 +61,15 @@ impl ClientApp {
         }
     }
 
-    /// Returns what a person should know about an entry, if anything.
+    /// Returns a note on the entry, if any.
     pub fn note(self, wanted: Transport) -> Option<&'static str> {
         (self.transport(wanted) != wanted).then_some(
-            "Claude Desktop's file knows stdio servers only, so this entry starts `portcullis stdio`; restart Claude Desktop afterwards",
+            "Claude Desktop supports stdio servers only, so this entry starts `portcullis stdio`; restart Claude Desktop afterwards",
         )
     }
 
-    /// Returns the file that holds this client's servers.
-    pub(crate) fn path(self, places: &Places) -> PathBuf {
+    /// Returns the configuration file of this client.
+    pub(crate) fn path(self, places: &ClientFolders) -> PathBuf {
         match self {
             ClientApp::ClaudeDesktop => places.app_config.join("Claude/claude_desktop_config.json"),
             ClientApp::ClaudeCode => places.claude.join(".claude.json"),
@@ -77,14 +77,14 @@ impl ClientApp {
             ClientApp::VsCode => places.app_config.join("Code/User/mcp.json"),
             ClientApp::OpenCode => {
                 let folder = places.xdg_config.join("opencode");
-                // It reads both and lets the second win.
+                // It reads both; the second takes precedence.
                 let with_comments = folder.join("opencode.jsonc");
                 if with_comments.exists() { with_comments } else { folder.join("opencode.json") }
             }
         }
     }
 
-    /// Returns the keys under which this client looks for servers, given what its file holds.
+    /// Returns the path of the servers section, given the file's contents.
     pub(super) fn section(self, file: &Value) -> &'static [&'static str] {
         match self {
             ClientApp::ClaudeDesktop | ClientApp::ClaudeCode | ClientApp::Cursor => &["mcpServers"],
@@ -94,7 +94,7 @@ impl ClientApp {
         }
     }
 
-    /// Returns the entry itself.
+    /// Returns the entry.
     pub(super) fn entry(self, wanted: Transport, endpoint: &Endpoint, file: &Value) -> Value {
         let binary = text_of(&endpoint.binary);
         let args = json!(["--home", text_of(&endpoint.home), "stdio"]);
@@ -109,7 +109,7 @@ impl ClientApp {
             (ClientApp::ClaudeCode | ClientApp::VsCode, Transport::Http) => {
                 json!({ "type": "http", "url": url, "headers": headers })
             }
-            // It tells the transport by the address.
+            // It infers the transport from the URL.
             (ClientApp::Cursor, Transport::Http) => json!({ "url": url, "headers": headers }),
             (ClientApp::OpenCode, Transport::Stdio) => {
                 json!({ "type": "local", "command": [binary, "--home", text_of(&endpoint.home), "stdio"] })
@@ -138,16 +138,16 @@ impl FromStr for ClientApp {
         ClientApp::ALL.into_iter().find(|client| client.as_str() == text).ok_or_else(|| {
             let names = ClientApp::ALL.map(ClientApp::as_str).join(", ");
             format!(
-                "`{}` is not a client that can be set up; expected one of {names}",
+                "unsupported application `{}`; expected one of {names}",
                 portcullis_core::json::printable(text)
             )
         })
     }
 }
 
-/// Returns whether a file is of OpenCode 2, which keeps servers one level deeper and has no `enabled`.
+/// Returns whether a file is of OpenCode 2, which nests servers one level deeper and has no `enabled`.
 fn is_opencode_2(file: &Value) -> bool {
-    // In version 1 this would be a server called `servers`, and a server has a type.
+    // In version 1 this would be a server named `servers`, which has a type.
     file["mcp"]["servers"]
         .as_object()
         .is_some_and(|servers| !servers.get("type").is_some_and(Value::is_string))
@@ -157,7 +157,7 @@ fn text_of(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Which system's folders to use.
+/// Operating system, for folder conventions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Platform {
     Linux,
@@ -166,7 +166,7 @@ pub enum Platform {
 }
 
 impl Platform {
-    /// Returns the system that this program was built for.
+    /// Returns the build target's system.
     pub fn current() -> Platform {
         if cfg!(target_os = "macos") {
             Platform::MacOs
@@ -178,21 +178,21 @@ impl Platform {
     }
 }
 
-/// The folders in which clients keep their files.
+/// Base folders of client configuration.
 #[derive(Debug, Clone)]
-pub struct Places {
+pub struct ClientFolders {
     home: PathBuf,
-    /// Where desktop programs keep their settings.
+    /// Settings of desktop applications.
     app_config: PathBuf,
-    /// Where programs look that follow XDG on every system.
+    /// XDG config folder, for applications that use it on every system.
     xdg_config: PathBuf,
     claude: PathBuf,
 }
 
-impl Places {
+impl ClientFolders {
     /// Finds the folders from the environment.
-    pub fn from_env(platform: Platform, env: Environment<'_>) -> Result<Places, InstallError> {
-        // A relative path would mean another file in every working folder.
+    pub fn from_env(platform: Platform, env: Environment<'_>) -> Result<ClientFolders, InstallError> {
+        // A relative path would depend on the working directory.
         let folder = |name: &str| env(name).map(PathBuf::from).filter(|path| path.has_root());
         let home_variable = if platform == Platform::Windows { "USERPROFILE" } else { "HOME" };
         let home = folder(home_variable).ok_or(InstallError::NoHome { variable: home_variable })?;
@@ -203,6 +203,6 @@ impl Places {
             Platform::Windows => folder("APPDATA").unwrap_or_else(|| home.join("AppData/Roaming")),
         };
         let claude = folder("CLAUDE_CONFIG_DIR").unwrap_or_else(|| home.clone());
-        Ok(Places { home, app_config, xdg_config, claude })
+        Ok(ClientFolders { home, app_config, xdg_config, claude })
     }
 }

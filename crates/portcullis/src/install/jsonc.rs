@@ -1,9 +1,8 @@
-//! Changing one entry of a JSON file that belongs to someone else.
+//! Edits one entry of a JSONC file and preserves the rest byte for byte.
 //!
-//! Editors let people put comments and trailing commas into such files, and programs keep numbers and an
-//! order in them that a parse and a rewrite would lose. So the text is edited in one place and left as it
-//! is everywhere else. Afterwards both texts are parsed, and an edit that changed anything but the entry is
-//! refused.
+//! Such files may contain comments, trailing commas, key order and number formats that a parse and rewrite would lose. So
+//! the text is edited in place. Afterwards both texts are parsed, and an edit that changed anything but the entry is
+//! rejected.
 
 use portcullis_core::json::{DEPTH_MAX, parse_strict};
 use serde::Serialize;
@@ -14,7 +13,7 @@ use std::ops::Range;
 const DEFAULT_INDENT: &str = "  ";
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Puts `entry` under the keys of `path`, in place of what is there or after what is beside it.
+/// Inserts or replaces `entry` at `path`.
 pub(crate) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
     let before = parse(text)?;
     let text = if text.trim_start_matches(BYTE_ORDER_MARK).trim().is_empty() { "{}\n" } else { text };
@@ -23,24 +22,24 @@ pub(crate) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, St
     insert(&mut expected, path, entry)?;
     match parse(&after) {
         Ok(value) if value == expected => Ok(after),
-        _ => Err("its form is not understood".to_owned()),
+        _ => Err("its layout is not supported".to_owned()),
     }
 }
 
-/// Takes the entry under the keys of `path` out. What is between it and the next one goes with it.
+/// Removes the entry at `path`, with the text up to the next one.
 pub(crate) fn take(text: &str, path: &[&str]) -> Result<String, String> {
     let mut expected = parse(text)?;
-    let [outer @ .., key] = path else { return Err("there is nothing to take out".to_owned()) };
+    let [outer @ .., key] = path else { return Err("the path is empty".to_owned()) };
     let mut scanner = Scanner::new(text);
     let (mut object, mut value) = (scanner.root()?, &mut expected);
     for key in outer {
         let member = object.members.iter().rev().find(|member| member.key == *key);
-        object = scanner.object_at(member.ok_or_else(|| format!("there is no `{key}`"))?.value.start)?;
+        object = scanner.object_at(member.ok_or_else(|| format!("no such key: `{key}`"))?.value.start)?;
         value = &mut value[*key];
     }
     let at = object.members.iter().rposition(|member| member.key == *key);
     let own = at.and_then(|at| Some((at, object.members.get(at)?)));
-    let (at, own) = own.ok_or_else(|| format!("there is no `{key}`"))?;
+    let (at, own) = own.ok_or_else(|| format!("no such key: `{key}`"))?;
     let goes = match (object.members.get(at + 1), at.checked_sub(1).and_then(|at| object.members.get(at))) {
         (Some(next), _) => own.start..next.start,
         (None, Some(before)) => before.value.end..own.value.end,
@@ -50,7 +49,7 @@ pub(crate) fn take(text: &str, path: &[&str]) -> Result<String, String> {
     value.as_object_mut().and_then(|members| members.remove(*key));
     match parse(&after) {
         Ok(value) if value == expected => Ok(after),
-        _ => Err("its form is not understood".to_owned()),
+        _ => Err("its layout is not supported".to_owned()),
     }
 }
 
@@ -63,8 +62,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
     parse_strict(&plain).map_err(|e| e.to_string())
 }
 
-/// As [`parse`], but a key that is given twice is no error, as it is none for the programs whose files these are: the last
-/// one counts. Says what was given twice.
+/// As [`parse`], but accepts duplicate keys, as the applications do: the last one wins. Reports the duplicates.
 pub(crate) fn parse_as_others(text: &str) -> Result<(Value, Option<String>), String> {
     let strict = parse(text);
     match strict {
@@ -88,7 +86,7 @@ fn insert(value: &mut Value, path: &[&str], entry: &Value) -> Result<(), String>
     Ok(())
 }
 
-/// Returns the text with spaces for comments and trailing commas. Every other byte keeps its place.
+/// Replaces comments and trailing commas by spaces. All offsets stay the same.
 fn plain_json(text: &str) -> String {
     let mut scanner = Scanner::new(text);
     let mut plain = text.as_bytes().to_vec();
@@ -104,7 +102,7 @@ fn plain_json(text: &str) -> String {
         }
         match byte {
             b'"' => {
-                // An open string is left for the parser to complain about.
+                // An unterminated string is left to the parser.
                 let _ = scanner.string();
             }
             _ => scanner.at += 1,
@@ -120,14 +118,14 @@ fn plain_json(text: &str) -> String {
         }
         comma = None;
     }
-    // Only whole comments and single ASCII bytes were replaced, so this is still text.
+    // Only whole comments and ASCII bytes were replaced, so this is still UTF-8.
     String::from_utf8(plain).unwrap_or_default()
 }
 
 fn edit(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
     let mut scanner = Scanner::new(text);
     let mut object = scanner.root()?;
-    // What a member stands further in than its object.
+    // Indentation of a member relative to its object.
     let outer = line_indent(text, object.open);
     let first = object.members.first().and_then(|first| indent_of(text, first.start));
     let unit = first
@@ -147,7 +145,7 @@ fn edit(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
         object = scanner.object_at(member.value.start)?;
         rest = deeper;
     }
-    let [key, deeper @ ..] = rest else { return Err("there is nothing to put in".to_owned()) };
+    let [key, deeper @ ..] = rest else { return Err("the path is empty".to_owned()) };
     let value = deeper
         .iter()
         .rev()
@@ -155,7 +153,7 @@ fn edit(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
     append(text, &object, key, &value, unit)
 }
 
-/// Adds a member at the end of an object.
+/// Appends a member to an object.
 fn append(text: &str, object: &Object, key: &str, value: &Value, unit: &str) -> Result<String, String> {
     let newline = newline_of(text);
     let outer = line_indent(text, object.open);
@@ -165,7 +163,7 @@ fn append(text: &str, object: &Object, key: &str, value: &Value, unit: &str) -> 
     let value = pretty(value, unit, &indent)?.replace('\n', newline);
     let body_end = object.open + text[object.open..object.close].trim_end().len();
     let closing = text[body_end..object.close].rsplit_once('\n').map_or(outer, |(_, indent)| indent);
-    // The comma goes right behind the last value, in front of any comment on it.
+    // The comma goes right after the last value, before a trailing comment.
     let (head, tail, comma_after) = match object.members.last() {
         Some(last) if object.trailing_comma => (last.value.end, "", ","),
         Some(last) => (last.value.end, ",", ""),
@@ -179,7 +177,7 @@ fn append(text: &str, object: &Object, key: &str, value: &Value, unit: &str) -> 
     ))
 }
 
-/// Returns a value over several lines; all but the first begin with `indent`.
+/// Returns indented JSON; lines after the first start with `indent`.
 fn pretty(value: &Value, unit: &str, indent: &str) -> Result<String, String> {
     let mut bytes = Vec::new();
     let formatter = PrettyFormatter::with_indent(unit.as_bytes());
@@ -193,23 +191,23 @@ fn newline_of(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Returns what stands in front of `at` on its line, if that is nothing but space.
+/// Returns the indentation before `at`, if only whitespace precedes it on the line.
 fn indent_of(text: &str, at: usize) -> Option<&str> {
     let line = text[..at].rfind('\n')? + 1;
     let indent = &text[line..at];
     indent.chars().all(|c| c == ' ' || c == '\t').then_some(indent)
 }
 
-/// Returns the space at the start of the line that holds `at`.
+/// Returns the indentation of the line of `at`.
 fn line_indent(text: &str, at: usize) -> &str {
     let line = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let rest = &text[line..at];
     &rest[..rest.len() - rest.trim_start_matches([' ', '\t']).len()]
 }
 
-/// Where an object and its members are.
+/// Offsets of an object and its members.
 struct Object {
-    /// Behind the opening brace.
+    /// After the opening brace.
     open: usize,
     /// At the closing brace.
     close: usize,
@@ -219,12 +217,12 @@ struct Object {
 
 struct Member {
     key: String,
-    /// Where the key begins.
+    /// Start of the key.
     start: usize,
     value: Range<usize>,
 }
 
-/// Walks over JSON text and remembers places. It need not notice every mistake: the parser does that.
+/// Scans JSON text for offsets. It need not detect every error: the parser does.
 struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -243,9 +241,9 @@ impl<'a> Scanner<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Steps over a comment, if one begins here.
+    /// Skips a comment, if one starts here.
     fn comment(&mut self) -> bool {
-        // In the middle of a character there is no text, and no comment either.
+        // Inside a multi-byte character no comment can start.
         let Some(rest) = self.text.get(self.at..) else { return false };
         let length = if rest.starts_with("//") {
             rest.find('\n')
@@ -276,7 +274,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Steps over a string and returns it as it is written.
+    /// Skips a string and returns it verbatim.
     fn string(&mut self) -> Result<&'a str, String> {
         let start = self.at;
         self.expect(b'"')?;

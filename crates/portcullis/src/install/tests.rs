@@ -39,8 +39,8 @@ impl User {
         move |name| (name == "HOME").then(|| home.clone())
     }
 
-    fn places(&self) -> Places {
-        Places::from_env(Platform::Linux, &self.env()).unwrap()
+    fn places(&self) -> ClientFolders {
+        ClientFolders::from_env(Platform::Linux, &self.env()).unwrap()
     }
 
     fn write(&self, path: &str, text: &str) -> PathBuf {
@@ -230,7 +230,7 @@ fn each_client_has_its_file_on_each_system() {
         ("macos", Platform::MacOs, env),
         ("windows", Platform::Windows, env),
     ] {
-        let places = Places::from_env(platform, env).unwrap();
+        let places = ClientFolders::from_env(platform, env).unwrap();
         for client in ClientApp::ALL {
             shown.push_str(&format!("{label}: {}\n", client.path(&places).display()));
         }
@@ -258,9 +258,9 @@ fn each_client_has_its_file_on_each_system() {
     windows: /u/.config/opencode/opencode.json
     ");
     let none: Environment<'_> = &|_| None;
-    insta::assert_snapshot!(Places::from_env(Platform::Linux, none).unwrap_err(), @"`HOME` is not set, so the client's folder is not known");
+    insta::assert_snapshot!(ClientFolders::from_env(Platform::Linux, none).unwrap_err(), @"`HOME` is not set, so the client's folder is unknown");
     let relative: Environment<'_> = &|_| Some("here".into());
-    assert!(Places::from_env(Platform::Linux, relative).is_err());
+    assert!(ClientFolders::from_env(Platform::Linux, relative).is_err());
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn a_file_that_changed_meanwhile_is_left_alone() {
     let plan = user.plan(ClientApp::ClaudeCode, Transport::Stdio).unwrap();
     let path = user.write(".claude.json", "{\"projects\": {}}");
     let error = plan.apply(&FixedClock).unwrap_err();
-    insta::assert_snapshot!(user.shown(error), @"`HOME/.claude.json` changed after the plan was made; look at the new difference first");
+    insta::assert_snapshot!(user.shown(error), @"`HOME/.claude.json` changed meanwhile; review the new diff first");
     assert_eq!(std::fs::read_to_string(path).unwrap(), "{\"projects\": {}}");
 }
 
@@ -392,10 +392,10 @@ fn what_is_not_understood_is_left_to_a_person() {
     let refused = ClientApp::OpenCode.plan(Transport::Http, &without_token, &user.places());
     shown.push(refused.unwrap_err().to_string());
     insta::assert_snapshot!(shown.join("\n"), @"
-    `HOME/.cursor/mcp.json` cannot be changed safely: `mcpServers` is not an object; add the entry by hand
-    `HOME/.claude.json` cannot be changed safely: key `a` is given twice at line 1 column 12; add the entry by hand
-    `HOME/.config/Claude/claude_desktop_config.json` cannot be changed safely: it is not a regular file; add the entry by hand
-    an HTTP entry needs a token; `portcullis clients add NAME` makes one
+    cannot edit `HOME/.cursor/mcp.json` safely: `mcpServers` is not an object; add the entry yourself
+    cannot edit `HOME/.claude.json` safely: key `a` is given twice at line 1 column 12; add the entry yourself
+    cannot edit `HOME/.config/Claude/claude_desktop_config.json` safely: it is not a regular file; add the entry yourself
+    an HTTP entry needs a token; create one with `portcullis clients add NAME`
     ");
 }
 
@@ -461,7 +461,7 @@ fn clients_have_names() {
     for client in ClientApp::ALL {
         assert_eq!(client.as_str().parse(), Ok(client));
     }
-    insta::assert_snapshot!("emacs".parse::<ClientApp>().unwrap_err(), @"`emacs` is not a client that can be set up; expected one of claude-desktop, claude-code, cursor, vscode, opencode");
+    insta::assert_snapshot!("emacs".parse::<ClientApp>().unwrap_err(), @"unsupported application `emacs`; expected one of claude-desktop, claude-code, cursor, vscode, opencode");
     assert!(ClientApp::ClaudeDesktop.note(Transport::Http).is_some());
     assert!(ClientApp::Cursor.note(Transport::Http).is_none());
 }

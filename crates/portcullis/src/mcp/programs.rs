@@ -1,12 +1,12 @@
-//! Which program a server's command is.
+//! Resolves a server's command to an absolute path, once.
 
-use portcullis_store::programs::Programs;
+use portcullis_store::programs::ProgramStore;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Returns where the program of a server is, an absolute path in any case. A name is looked up once, in the places of
-/// whoever looks first; after that it is that program, as long as there is one at its place.
-pub(super) fn find(programs: &Arc<Programs>, server: &str, command: &str) -> Result<PathBuf, String> {
+/// Returns the absolute path of a server's command. A name is looked up in PATH once; later lookups return the same path
+/// while the file exists.
+pub(super) fn find(programs: &Arc<ProgramStore>, server: &str, command: &str) -> Result<PathBuf, String> {
     if command.contains('/') {
         return Ok(PathBuf::from(command));
     }
@@ -26,9 +26,7 @@ fn look_up(command: &str) -> Option<PathBuf> {
 
 fn not_found(command: &str) -> String {
     let places = std::env::var("PATH").unwrap_or_else(|_| portcullis_upstream::USUAL_PLACES.to_owned());
-    format!(
-        "the program `{command}` is in none of the folders of PATH ({places}); install it, or write its whole path"
-    )
+    format!("command `{command}` not found in PATH ({places}); install it, or use its absolute path")
 }
 
 fn is_program(path: &Path) -> bool {

@@ -1,40 +1,40 @@
-//! A running hub follows what people say about its servers, and says how they stand.
+//! Watches overrides and pins of servers, and writes the status file.
 
-use super::{Servers, shown};
-use crate::folder_changes::FolderChanges;
+use super::{ServerManager, shown};
 use jiff::Timestamp;
 use portcullis_core::{Clock, SystemClock};
 use portcullis_server::Hub;
 use portcullis_store::servers::StatusBoard;
-use portcullis_upstream::Status;
+use portcullis_upstream::ServerStatus;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
-/// How often the files are looked at where the kernel does not tell of changes, as on network file systems.
+/// Poll interval where file events are unavailable, as on network file systems.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Changes that come closer together are written as one.
+/// Debounce of status writes.
 const DAMPED: Duration = Duration::from_millis(20);
 
-/// Passes on that one server stands otherwise than before, until it is gone.
-pub(super) async fn forward(mut status: watch::Receiver<Status>, changed: Arc<Notify>) {
+/// Forwards status changes of one server until it is gone.
+pub(super) async fn forward(mut status: watch::Receiver<ServerStatus>, changed: Arc<Notify>) {
     while status.changed().await.is_ok() {
         changed.notify_one();
     }
 }
 
-/// Looks at the files in the folder `secure` until the hub closes, and keeps the one of its own up to date there.
-pub(crate) async fn watch(servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>) {
-    let (changes, board) = (FolderChanges::of(&secure), Arc::new(StatusBoard::open(&secure)));
-    let (mut written, mut told, mut trouble) = (None, None, None);
+/// Watches the files in `secure` until shutdown, and keeps the status file up to date.
+pub(crate) async fn watch(servers: Arc<ServerManager>, secure: PathBuf, hub: Arc<Hub>) {
+    let board = Arc::new(StatusBoard::open(&secure));
+    let (mut pinned, mut wanted) = (servers.makers.pins.subscribe(), servers.makers.toggles.subscribe());
+    let (mut written, mut announced, mut trouble) = (None, None, None);
     loop {
         let now = statuses(&servers);
-        // Again with every look: what is a secret changes too.
+        // Redacted each time: the set of secrets changes too.
         let mut clean = now.clone();
-        clean.values_mut().for_each(|stands| servers.makers.scrub(stands));
-        // A hub that never had a server leaves no file.
+        clean.values_mut().for_each(|status| servers.makers.scrub(status));
+        // No file for a hub that never had a server.
         if written.as_ref() != Some(&clean) && (written.is_some() || !clean.is_empty()) {
             let (board, value) = (board.clone(), Value::Object(clean.clone()));
             let at = Timestamp::try_from(SystemClock.now()).unwrap_or_default().to_string();
@@ -42,36 +42,37 @@ pub(crate) async fn watch(servers: Arc<Servers>, secure: PathBuf, hub: Arc<Hub>)
                 tokio::task::spawn_blocking(move || board.write(&value, &at, std::process::id())).await;
             match done {
                 Ok(Ok(())) => (written, trouble) = (Some(clean), None),
-                // Tried again with the next look, and said once.
+                // Retried at the next poll, logged once.
                 Ok(Err(error)) => {
                     let why = error.to_string();
                     if trouble.as_ref() != Some(&why) {
-                        tracing::warn!(target: "upstream", %error, "How the servers stand cannot be written.");
+                        tracing::warn!(target: "upstream", %error, "failed to write the status file");
                         trouble = Some(why);
                     }
                 }
-                // The process ends, or a panic was told by the hook.
+                // Shutdown, or a panic that the hook has logged.
                 Err(_) => {}
             }
         }
-        if told.as_ref() != Some(&now) {
-            servers.stands.send_replace(());
-            told = Some(now);
+        if announced.as_ref() != Some(&now) {
+            servers.status_changes.send_replace(());
+            announced = Some(now);
         }
         tokio::select! {
             () = hub.closed() => return,
             () = servers.changed.notified() => tokio::time::sleep(DAMPED).await,
-            () = changes.next() => follow(&servers).await,
+            Ok(()) = pinned.changed() => follow(&servers).await,
+            Ok(()) = wanted.changed() => follow(&servers).await,
             () = tokio::time::sleep(LOOK_EVERY) => follow(&servers).await,
         }
     }
 }
 
-/// Does what is wanted now, and shows what is trusted now. Reads files, so not on a thread of the runtime.
-async fn follow(servers: &Arc<Servers>) {
+/// Applies overrides and pins, on the blocking pool.
+async fn follow(servers: &Arc<ServerManager>) {
     let servers = servers.clone();
     let runtime = tokio::runtime::Handle::current();
-    // A panic in there was told by the hook; the next look tries again.
+    // The hook has logged a panic; the next poll retries.
     let _ = tokio::task::spawn_blocking(move || {
         let _entered = runtime.enter();
         servers.follow();
@@ -79,6 +80,6 @@ async fn follow(servers: &Arc<Servers>) {
     .await;
 }
 
-fn statuses(servers: &Servers) -> Map<String, Value> {
+fn statuses(servers: &ServerManager) -> Map<String, Value> {
     servers.statuses().into_iter().map(|(name, status)| (name, shown(&status))).collect()
 }

@@ -48,7 +48,7 @@ mod wrong_types;
 
 use crate::support::{home, stdio, text};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub, Memory, Process};
+use portcullis_testkit::process::{ChildProcess, HubProcess, ProcessMemory, TestHome};
 use serde_json::{Value, json};
 
 /// How much memory a whole run of attacks may cost.
@@ -83,9 +83,9 @@ fn told(code: &'static str, says: &'static str, tool: &str, arguments: &str) -> 
 /// Who is attacked.
 struct Victim {
     client: McpClient,
-    hub: Option<Hub>,
-    _home: Home,
-    before: Memory,
+    hub: Option<HubProcess>,
+    _home: TestHome,
+    before: ProcessMemory,
 }
 
 impl Victim {
@@ -102,9 +102,9 @@ impl Victim {
         Victim::ready(client, Some(hub), home).await
     }
 
-    async fn ready(client: McpClient, hub: Option<Hub>, home: Home) -> Victim {
+    async fn ready(client: McpClient, hub: Option<HubProcess>, home: TestHome) -> Victim {
         home.write("a.md", "text");
-        let before = Memory { now_kb: 0, peak_kb: 0 };
+        let before = ProcessMemory { now_kb: 0, peak_kb: 0 };
         let mut victim = Victim { client, hub, _home: home, before };
         // What is made once and kept is not growth.
         for _ in 0..50 {
@@ -116,7 +116,7 @@ impl Victim {
         victim
     }
 
-    fn process(&mut self) -> &mut Process {
+    fn process(&mut self) -> &mut ChildProcess {
         match &mut self.hub {
             Some(hub) => &mut hub.process,
             None => self.client.process(),

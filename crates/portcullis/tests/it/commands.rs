@@ -1,8 +1,8 @@
 //! The command line, as a person or a script uses it.
 
 use crate::support::{BINARY, home, text};
-use portcullis_testkit::http::Request;
-use portcullis_testkit::process::{Home, Hub, run};
+use portcullis_testkit::process::{HubProcess, TestHome, run};
+use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Stdio;
@@ -93,7 +93,7 @@ async fn a_client_is_written_into_cursor() {
     let written = std::fs::read_to_string(&config).unwrap();
     assert!(written.contains("// mine") && written.contains("\"other\""), "{written}");
     assert!(written.contains(&token) && written.contains("/mcp"), "{written}");
-    assert!(ran.stderr.contains("the old file is"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("backup: "), "{}", ran.stderr);
     let backups = std::fs::read_dir(config.parent().unwrap()).unwrap().count();
     assert_eq!(backups, 2);
 }
@@ -151,35 +151,35 @@ async fn tools_are_listed_and_called() {
 
 #[tokio::test]
 async fn init_writes_a_file_that_works() {
-    let home = Home::bare(BINARY);
+    let home = TestHome::bare(BINARY);
     let first = home.run(&["init", "--json"]).await;
     assert_eq!(first.code, 0, "{first:?}");
     let path = home.path().join("portcullis.toml");
     assert_eq!(first.json()["config"], json!(path));
     let second = home.run(&["init"]).await;
     assert_eq!(second.code, 1);
-    assert!(second.stderr.contains("edit it, or replace it with `--force`"), "{}", second.stderr);
+    assert!(second.stderr.contains("edit it, or overwrite it with `--force`"), "{}", second.stderr);
     assert_eq!(home.run(&["init", "--force"]).await.code, 0);
     let hub = home.serve().await;
-    assert_eq!(Request::get("/readyz").send(hub.address).await.status(), 200);
+    assert_eq!(RawHttpRequest::get("/readyz").send(hub.address).await.status(), 200);
 }
 
 #[tokio::test]
 async fn the_greeting_is_enough_to_begin() {
-    let home = Home::bare(BINARY);
+    let home = TestHome::bare(BINARY);
     let mut hub = home.serve().await;
     let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    assert_eq!(Request::post("/mcp", list).token(&hub.token).send(hub.address).await.status(), 200);
+    assert_eq!(RawHttpRequest::post("/mcp", list).token(&hub.token).send(hub.address).await.status(), 200);
     hub.process.stop().await;
     // The second start makes no other client and shows no token.
-    let again = Hub::start(home.command(&["serve", "--json"])).await;
+    let again = HubProcess::start(home.command(&["serve", "--json"])).await;
     assert_eq!(again.token, "");
 }
 
 /// Where the data lives: as said, by the variable, or in the platform's folder.
 #[tokio::test]
 async fn the_home_is_found_in_this_order() {
-    let home = Home::bare(BINARY);
+    let home = TestHome::bare(BINARY);
     let write = ["tools", "call", "workspace_write", r#"{"path":"a.md","content":"x"}"#];
     let file = "workspace/ai-data/a.md";
     let (said, variable) = (home.user().join("said"), home.user().join("variable"));

@@ -2,9 +2,9 @@
 
 use crate::support::{BINARY, request, stdio};
 use portcullis_core::{Limit, Registry};
-use portcullis_testkit::http::{Connection, Events, Request};
 use portcullis_testkit::mcp_client::with_headers;
-use portcullis_testkit::process::{Home, Hub, UNHURRIED};
+use portcullis_testkit::process::{HubProcess, TestHome, UNHURRIED};
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest, RawSseReader};
 use portcullis_testkit::wait::until;
 use portcullis_testkit::{BoxedHub, conformance};
 use serde_json::{Value, json};
@@ -42,37 +42,37 @@ fn source(last: u8) -> IpAddr {
 }
 
 /// Returns how often the hub says that a limit was run into.
-async fn hits(hub: &Hub, limit: Limit) -> u64 {
-    let mut connection = Connection::open_from(source(9), hub.address).await;
-    let page = connection.exchange(&Request::get("/metrics").token(&hub.token)).await.text();
+async fn hits(hub: &HubProcess, limit: Limit) -> u64 {
+    let mut connection = RawHttpConnection::open_from(source(9), hub.address).await;
+    let page = connection.exchange(&RawHttpRequest::get("/metrics").token(&hub.token)).await.text();
     let name = format!("portcullis_limit_hits_total{{limit=\"{}\"}} ", limit.label());
     let value = page.lines().find_map(|line| line.strip_prefix(&name));
     value.unwrap_or_else(|| panic!("{name} is missing in:\n{page}")).parse().unwrap()
 }
 
 /// Waits until a limit was run into: some are noticed when nobody waits for an answer.
-async fn is_hit(hub: &Hub, limit: Limit) {
+async fn is_hit(hub: &HubProcess, limit: Limit) {
     until(limit.label(), async || (hits(hub, limit).await > 0).then_some(())).await;
 }
 
-fn post(hub: &Hub, message: &Value) -> Request {
-    Request::post("/mcp", message.to_string()).token(&hub.token)
+fn post(hub: &HubProcess, message: &Value) -> RawHttpRequest {
+    RawHttpRequest::post("/mcp", message.to_string()).token(&hub.token)
 }
 
-fn home(limits: &str) -> Home {
-    let home = Home::bare(BINARY);
+fn home(limits: &str) -> TestHome {
+    let home = TestHome::bare(BINARY);
     home.configure(&format!("{UNHURRIED}{limits}"));
     home.write("large.md", "plain words, line after line\n".repeat(35_000));
     home
 }
 
-async fn connections(hub: &Hub) {
+async fn connections(hub: &HubProcess) {
     let mut own = Vec::new();
     for _ in 0..4 {
-        own.push(Connection::open_from(source(1), hub.address).await);
+        own.push(RawHttpConnection::open_from(source(1), hub.address).await);
     }
     // One that says nothing makes room.
-    own.push(Connection::open_from(source(1), hub.address).await);
+    own.push(RawHttpConnection::open_from(source(1), hub.address).await);
     is_hit(hub, Limit::ConnectionsPerSource).await;
     own.remove(0).closes().await;
     // They say nothing, and are sent away for that.
@@ -86,21 +86,21 @@ async fn connections(hub: &Hub) {
 async fn all_connections_together_are_counted() {
     let home = home("[limits]\nconnections_max = 3\nheaders_secs = 600\n");
     let hub = home.serve().await;
-    let mut first = Connection::open(hub.address).await;
+    let mut first = RawHttpConnection::open(hub.address).await;
     let mut own = Vec::new();
     for _ in 0..3 {
-        own.push(Connection::open(hub.address).await);
+        own.push(RawHttpConnection::open(hub.address).await);
     }
     first.closes().await;
     is_hit(&hub, Limit::Connections).await;
 }
 
-async fn bodies_and_headers(hub: &Hub) {
-    let large = Request::post("/mcp", "x".repeat(70_000)).token(&hub.token).send(hub.address).await;
+async fn bodies_and_headers(hub: &HubProcess) {
+    let large = RawHttpRequest::post("/mcp", "x".repeat(70_000)).token(&hub.token).send(hub.address).await;
     assert_eq!(large.status(), 413);
     is_hit(hub, Limit::BodyBytes).await;
-    let headers = Request::get("/metrics").token(&hub.token).header("X-Large", "x".repeat(100_000));
-    let mut connection = Connection::open(hub.address).await;
+    let headers = RawHttpRequest::get("/metrics").token(&hub.token).header("X-Large", "x".repeat(100_000));
+    let mut connection = RawHttpConnection::open(hub.address).await;
     let _ = connection.send(&headers.bytes(hub.address)).await;
     if let Some(reply) = connection.reply().await {
         assert_eq!(reply.status(), 431);
@@ -108,21 +108,21 @@ async fn bodies_and_headers(hub: &Hub) {
     is_hit(hub, Limit::HeaderBytes).await;
     let mut bytes = post(hub, &request(1, "ping", json!({}))).bytes(hub.address);
     bytes.truncate(bytes.len() - 1);
-    let mut connection = Connection::open(hub.address).await;
+    let mut connection = RawHttpConnection::open(hub.address).await;
     connection.send(&bytes).await.unwrap();
     assert_eq!(connection.reply().await.unwrap().status(), 408);
     connection.closes().await;
     is_hit(hub, Limit::BodyTime).await;
 }
 
-async fn who_does_nothing(hub: &Hub) {
-    let mut idle = Connection::open(hub.address).await;
+async fn who_does_nothing(hub: &HubProcess) {
+    let mut idle = RawHttpConnection::open(hub.address).await;
     assert_eq!(idle.exchange(&post(hub, &request(1, "ping", json!({})))).await.status(), 200);
     idle.closes().await;
     is_hit(hub, Limit::KeepAliveTime).await;
     // Asks for much and reads nothing. The system takes some megabytes before the hub notices.
-    let mut deaf = Connection::open(hub.address).await;
-    let asked = Request::get("/metrics").token(&hub.token).bytes(hub.address).repeat(4_000);
+    let mut deaf = RawHttpConnection::open(hub.address).await;
+    let asked = RawHttpRequest::get("/metrics").token(&hub.token).bytes(hub.address).repeat(4_000);
     let asking = tokio::spawn(async move {
         let _ = deaf.send(&asked).await;
         deaf
@@ -131,22 +131,22 @@ async fn who_does_nothing(hub: &Hub) {
     drop(asking);
 }
 
-async fn tokens_and_sessions(home: &Home, hub: &Hub) {
+async fn tokens_and_sessions(home: &TestHome, hub: &HubProcess) {
     // Known before the guesses, which count for the whole machine.
     let other = home.add_client("other", &[]).await;
-    let ping = Request::post("/mcp", request(1, "ping", json!({})).to_string()).token(&other);
+    let ping = RawHttpRequest::post("/mcp", request(1, "ping", json!({})).to_string()).token(&other);
     assert_eq!(ping.send(hub.address).await.status(), 200);
     let mut n = 0;
     until("a token is not looked at", async || {
         n += 1;
-        let guess = Request::get("/metrics").token(&format!("pcl_{n:0>43}"));
-        let mut connection = Connection::open_from(source(4), hub.address).await;
+        let guess = RawHttpRequest::get("/metrics").token(&format!("pcl_{n:0>43}"));
+        let mut connection = RawHttpConnection::open_from(source(4), hub.address).await;
         (connection.exchange(&guess).await.status() == 429).then_some(())
     })
     .await;
     is_hit(hub, Limit::TokenFailures).await;
     let initialize = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
-    let initialize = Request::post("/mcp", request(1, "initialize", initialize).to_string());
+    let initialize = RawHttpRequest::post("/mcp", request(1, "initialize", initialize).to_string());
     for (token, status) in [(&hub.token, 200), (&hub.token, 200), (&other, 503)] {
         assert_eq!(initialize.clone().token(token).send(hub.address).await.status(), status);
     }
@@ -158,7 +158,7 @@ async fn tokens_and_sessions(home: &Home, hub: &Hub) {
     is_hit(hub, Limit::ResultBytes).await;
 }
 
-async fn rate(home: &Home, hub: &Hub) {
+async fn rate(home: &TestHome, hub: &HubProcess) {
     home.configure(&format!("[rate_limit]\nrequests_per_second = 1\nburst = 1\n{TIGHT}"));
     until("a request comes too soon", async || {
         post(hub, &request(1, "tools/list", json!({}))).send(hub.address).await;
@@ -212,18 +212,18 @@ async fn in_messages_is_counted() {
 async fn a_stream_that_is_not_read_is_counted() {
     let home = home(WIDE);
     let hub = home.serve().await;
-    let mut connection = Connection::open(hub.address).await;
-    let open = Request::get("/sse").token(&hub.token).header("Accept", "text/event-stream");
+    let mut connection = RawHttpConnection::open(hub.address).await;
+    let open = RawHttpRequest::get("/sse").token(&hub.token).header("Accept", "text/event-stream");
     connection.send(&open.bytes(hub.address)).await.unwrap();
     connection.head().await.unwrap();
-    let mut events = Events::of(connection);
+    let mut events = RawSseReader::of(connection);
     let endpoint = events.next().await.unwrap().data;
     let read = json!({ "name": "workspace_read", "arguments": { "path": "large.md" } });
     let mut n = 0;
     until("the session is closed", async || {
         n += 1;
         let call = request(n, "tools/call", read.clone()).to_string();
-        let status = Request::post(&endpoint, call).token(&hub.token).send(hub.address).await.status();
+        let status = RawHttpRequest::post(&endpoint, call).token(&hub.token).send(hub.address).await.status();
         (status == 503).then_some(())
     })
     .await;
@@ -237,7 +237,7 @@ async fn tasks_are_counted() {
     registry.add(conformance::family(registry.changes())).unwrap();
     let boxed = BoxedHub::new(registry, true).unwrap();
     let address = boxed.listen(0).await.unwrap();
-    let mut connection = Connection::open(address).await;
+    let mut connection = RawHttpConnection::open(address).await;
     let call = |n: u64| {
         let capabilities = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
         let meta = json!({
@@ -251,7 +251,7 @@ async fn tasks_are_counted() {
     let mut refused = Value::Null;
     for n in 0..101 {
         let message = call(n);
-        let request = with_headers(Request::post("/mcp", message.to_string()), "2026-07-28", &message);
+        let request = with_headers(RawHttpRequest::post("/mcp", message.to_string()), "2026-07-28", &message);
         refused = connection.exchange(&request).await.json();
     }
     assert_eq!(refused["error"]["code"], -32000, "{refused}");

@@ -1,9 +1,9 @@
-//! Who may come in, and what each may see.
+//! Authentication and scopes of clients.
 
 use crate::support::{home, http, names, request, stdio};
-use portcullis_testkit::http::{Connection, Request};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::UNHURRIED;
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest};
 use portcullis_testkit::wait::until;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ async fn every_route_but_two_wants_a_token() {
     ];
     for (method, path) in routes {
         for value in &wrong {
-            let mut request = Request::new(method, path);
+            let mut request = RawHttpRequest::new(method, path);
             if let Some(value) = value {
                 request = request.header("Authorization", value.as_str());
             }
@@ -49,13 +49,18 @@ async fn every_route_but_two_wants_a_token() {
             assert_eq!(reply.status(), 401, "{method} {path} {value:?}");
             let challenge = reply.head.header("www-authenticate").unwrap();
             assert!(challenge.starts_with("Bearer realm="), "{challenge}");
-            assert!(reply.text().contains("`portcullis clients add NAME` makes one"), "{}", reply.text());
+            assert!(
+                reply.text().contains("create one with `portcullis clients add NAME`"),
+                "{}",
+                reply.text()
+            );
         }
-        let twice = Request::new(method, path).token(&hub.token).token("pcl_other").send(hub.address).await;
+        let twice =
+            RawHttpRequest::new(method, path).token(&hub.token).token("pcl_other").send(hub.address).await;
         assert_eq!(twice.status(), 401, "two tokens are none: {method} {path}");
     }
     for path in ["/healthz", "/readyz"] {
-        assert_eq!(Request::get(path).send(hub.address).await.status(), 200, "{path}");
+        assert_eq!(RawHttpRequest::get(path).send(hub.address).await.status(), 200, "{path}");
     }
 }
 
@@ -64,8 +69,8 @@ async fn a_revoked_token_is_dead_with_the_next_request() {
     let home = home();
     let hub = home.serve().await;
     let token = home.add_client("laptop", &[]).await;
-    let mut connection = Connection::open(hub.address).await;
-    let request = Request::post("/mcp", list()).token(&token);
+    let mut connection = RawHttpConnection::open(hub.address).await;
+    let request = RawHttpRequest::post("/mcp", list()).token(&token);
     assert_eq!(connection.exchange(&request).await.status(), 200);
     let mut client = McpClient::http(hub.address, &token, "2025-11-25").await;
     client.initialize(json!({})).await;
@@ -82,7 +87,7 @@ async fn an_expired_token_is_dead() {
     let home = home();
     let hub = home.serve().await;
     let token = home.add_client("guest", &["--expires", "1s"]).await;
-    let request = Request::post("/mcp", list()).token(&token);
+    let request = RawHttpRequest::post("/mcp", list()).token(&token);
     until("the token expires", async || (request.send(hub.address).await.status() == 401).then_some(()))
         .await;
     let listed = home.run(&["clients", "list", "--json"]).await.json();
@@ -102,7 +107,7 @@ async fn a_hidden_tool_looks_like_none_over_http() {
     check_scope(&mut client).await;
     let raw = async |name: &str| {
         let call = request(1, "tools/call", json!({ "name": name, "arguments": { "path": "a.md" } }));
-        let reply = Request::post("/mcp", call.to_string()).token(&token).send(hub.address).await;
+        let reply = RawHttpRequest::post("/mcp", call.to_string()).token(&token).send(hub.address).await;
         let head = format!("{:?}", reply.head).replace(name, "NAME");
         (without_date(&head), reply.text().replace(name, "NAME"))
     };

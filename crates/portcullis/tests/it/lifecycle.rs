@@ -1,9 +1,9 @@
 //! How the program starts, shares a home, and ends.
 
 use crate::support::{BINARY, home, http, names, stdio, text};
-use portcullis_testkit::http::{Connection, Request};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub, Talking, UNHURRIED, run};
+use portcullis_testkit::process::{HubProcess, StdioProcess, TestHome, UNHURRIED, run};
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest};
 use portcullis_testkit::wait::until;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn a_home_has_one_hub() {
     let hub = home.serve().await;
     let second = home.run(&["serve"]).await;
     assert_eq!((second.code, second.stdout.as_str()), (1, ""));
-    assert!(second.stderr.contains("a hub already runs on"), "{}", second.stderr);
+    assert!(second.stderr.contains("a hub is already running with home"), "{}", second.stderr);
     assert!(second.stderr.contains("stop it, or choose another home with `--home DIR`"), "{}", second.stderr);
     // The first one has not noticed.
     http(&hub, "2026-07-28").await.result("tools/list", json!({})).await;
@@ -34,11 +34,11 @@ async fn only_the_owner_can_come_near() {
     assert_eq!(mode(&home.path().join("hub.lock")), 0o600);
     assert_eq!(mode(&home.path()), 0o700);
     assert_eq!(mode(&home.path().join("workspace/secure")), 0o700);
-    assert_eq!(mode(&home.path().join("workspace/secure/clients.json")), 0o600);
+    assert_eq!(mode(&home.path().join("workspace/secure/portcullis.db")), 0o600);
 }
 
 /// Returns who made the calls that have ended.
-fn recorded_clients(home: &Home) -> Vec<String> {
+fn recorded_clients(home: &TestHome) -> Vec<String> {
     let trail = std::fs::read_to_string(home.path().join("workspace/secure/audit/audit.jsonl")).unwrap();
     let records = trail.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let ends = records.filter(|record| record["phase"] == "end");
@@ -76,7 +76,7 @@ async fn a_bridge_says_when_its_hub_has_died() {
     hub.process.signal(Signal::KILL);
     assert_eq!(hub.process.end().await, -1);
     assert_eq!(bridge.process().end().await, 1);
-    bridge.process().says("the hub has gone away; start it again, then reconnect").await;
+    bridge.process().says("the hub closed the connection; restart it, then reconnect").await;
     // What the dead one left behind is in nobody's way.
     let mut next = stdio(&home, "2026-07-28");
     next.result("tools/list", json!({})).await;
@@ -91,7 +91,7 @@ async fn a_hub_on_stdio_waits_for_its_guests() {
     let mut second = stdio(&home, "2026-07-28");
     second.result("tools/list", json!({})).await;
     first.hang_up();
-    first.process().says("serving the other processes on this home until they leave").await;
+    first.process().says("serving other processes until they disconnect").await;
     second.result("tools/list", json!({})).await;
     second.hang_up();
     assert_eq!(second.process().end().await, 0);
@@ -108,14 +108,14 @@ async fn a_call_that_waits_for_a_person_does_not_hold_up_the_end() {
     client.initialize(json!({ "elicitation": {} })).await;
     let session = client.session().unwrap().to_owned();
     let named = |body: Value| {
-        Request::post("/mcp", body.to_string()).token(&hub.token).header("Mcp-Session-Id", &session)
+        RawHttpRequest::post("/mcp", body.to_string()).token(&hub.token).header("Mcp-Session-Id", &session)
     };
     let write = json!({ "name": "workspace_write", "arguments": { "path": "late.md", "content": "done" } });
     let call = json!({ "jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": write });
-    let mut calling = Connection::open(hub.address).await;
+    let mut calling = RawHttpConnection::open(hub.address).await;
     calling.send(&named(call).bytes(hub.address)).await.unwrap();
     assert!(calling.head().await.unwrap().is_event_stream());
-    let mut events = portcullis_testkit::http::Events::of(calling);
+    let mut events = portcullis_testkit::raw_http::RawSseReader::of(calling);
     let question: Value = serde_json::from_str(&events.next().await.unwrap().data).unwrap();
     assert_eq!(question["method"], "elicitation/create");
     hub.process.heeds(Signal::TERM).await;
@@ -181,14 +181,14 @@ async fn the_environment_chooses_where_no_command_does() {
     let bad = run(with("garbage"), "").await;
     assert_eq!(bad.code, 2);
     assert!(bad.stderr.contains("MCP_TRANSPORT is `garbage`, expected `stdio` or `http`"), "{}", bad.stderr);
-    let mut client = McpClient::lines(Talking::start(with("stdio")), "2026-07-28");
+    let mut client = McpClient::lines(StdioProcess::start(with("stdio")), "2026-07-28");
     let listed = client.result("tools/list", json!({})).await;
     assert_eq!(names(&listed["tools"])[0], "workspace_read");
     client.hang_up();
     assert_eq!(client.process().end().await, 0);
     for transport in ["http", ""] {
-        let mut hub = Hub::start(with(transport)).await;
-        assert_eq!(Request::get("/healthz").send(hub.address).await.status(), 200);
+        let mut hub = HubProcess::start(with(transport)).await;
+        assert_eq!(RawHttpRequest::get("/healthz").send(hub.address).await.status(), 200);
         hub.process.stop().await;
     }
 }
@@ -197,7 +197,7 @@ async fn the_environment_chooses_where_no_command_does() {
 async fn a_port_is_chosen_and_a_taken_one_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let home = Home::bare(BINARY);
+    let home = TestHome::bare(BINARY);
     let with_port = |port: &str| {
         let mut command = home.command(&["serve", "--json"]);
         command.env("MCP_HTTP_PORT", port);
@@ -209,7 +209,7 @@ async fn a_port_is_chosen_and_a_taken_one_is_named() {
         format!("{address} is in use by another program; choose a port with MCP_HTTP_PORT or `http.listen`");
     assert!(refused.stderr.contains(&says), "{}", refused.stderr);
     drop(taken);
-    let hub = Hub::start(with_port(&address.port().to_string())).await;
+    let hub = HubProcess::start(with_port(&address.port().to_string())).await;
     assert_eq!(hub.address, address);
     for port in ["70000", "http", "-1"] {
         let bad = run(with_port(port), "").await;

@@ -1,16 +1,16 @@
-//! How fast a client may call.
+//! Rate limits.
 
 use crate::support::{BINARY, http, stdio};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::Home;
+use portcullis_testkit::process::TestHome;
 use serde_json::{Value, json};
 
 const SLOW: &str = "[rate_limit]\nrequests_per_second = 1\nburst = 3\n";
 /// More than the burst and what a slow machine lets trickle in.
 const TRIES: usize = 50;
 
-fn slow_home() -> Home {
-    let home = Home::bare(BINARY);
+fn slow_home() -> TestHome {
+    let home = TestHome::bare(BINARY);
     home.configure(SLOW);
     home.write("a.md", "text");
     home

@@ -3,7 +3,7 @@
 use crate::standard::{fill, standard_assertions};
 use crate::support::{home, stdio};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub};
+use portcullis_testkit::process::{HubProcess, TestHome};
 
 #[derive(Debug, Clone, Copy)]
 enum Transport {
@@ -22,7 +22,11 @@ async fn check(transport: Transport, revision: &'static str) {
     standard_assertions(&mut client, &home).await;
 }
 
-async fn connect(home: &Home, transport: Transport, revision: &'static str) -> (McpClient, Option<Hub>) {
+async fn connect(
+    home: &TestHome,
+    transport: Transport,
+    revision: &'static str,
+) -> (McpClient, Option<HubProcess>) {
     if let Transport::Stdio = transport {
         return (stdio(home, revision), None);
     }

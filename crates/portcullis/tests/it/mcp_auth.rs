@@ -2,17 +2,17 @@
 
 use crate::support::{home, http, names, text};
 use base64::Engine;
+use portcullis_testkit::canary_network::authority;
 use portcullis_testkit::mcp_client::{McpClient, NEWEST};
-use portcullis_testkit::misbehaving::{Does, Misbehaving, answer};
-use portcullis_testkit::oauth::{Conduct, OAuthWorld, Person};
-use portcullis_testkit::process::{Home, Hub, UNHURRIED};
+use portcullis_testkit::misbehaving_server::{MisbehavingReply, MisbehavingServer, answer};
+use portcullis_testkit::oauth::{OAuthBehavior, OAuthServers, TestUser};
+use portcullis_testkit::process::{HubProcess, TestHome, UNHURRIED};
 use portcullis_testkit::wait::{until, within};
-use portcullis_testkit::world::authority;
 use portcullis_upstream::Consent;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
-pub(crate) fn configure(home: &Home, world: &OAuthWorld) {
+pub(crate) fn configure(home: &TestHome, world: &OAuthServers) {
     let (url, issuer) = (world.url(), world.issuer_place());
     home.configure(&format!(
         "{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n[mcp.notes]\nurl = \"{url}\"\noauth = true\ntrust = \"always\"\n\
@@ -21,25 +21,25 @@ pub(crate) fn configure(home: &Home, world: &OAuthWorld) {
 }
 
 /// How the server stands in the hub that runs.
-async fn stands(home: &Home) -> String {
+async fn stands(home: &TestHome) -> String {
     let status = home.run(&["mcp", "status", "--json"]).await.json()["servers"][0]["status"].clone();
     status.as_str().unwrap().to_owned()
 }
 
 /// Runs `mcp auth notes` as a person would: reads the page from the terminal, and goes there.
-async fn log_in(home: &Home) -> String {
+async fn log_in(home: &TestHome) -> String {
     log_in_by(home, &["mcp", "auth", "notes"]).await
 }
 
 /// The same by any command that shows the page of a login.
-async fn log_in_by(home: &Home, words: &[&str]) -> String {
+async fn log_in_by(home: &TestHome, words: &[&str]) -> String {
     let (worked, said) = try_log_in_by(home, words).await;
     assert!(worked, "{said}");
     said
 }
 
 /// The same for a login that may fail. Returns whether it worked, and what was said.
-pub(crate) async fn try_log_in_by(home: &Home, words: &[&str]) -> (bool, String) {
+pub(crate) async fn try_log_in_by(home: &TestHome, words: &[&str]) -> (bool, String) {
     let mut child = home.command(words).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut said = String::new();
@@ -56,7 +56,7 @@ pub(crate) async fn try_log_in_by(home: &Home, words: &[&str]) -> (bool, String)
         panic!("no page: {said}{errors}");
     })
     .await;
-    Person::default().show(&page).await.unwrap();
+    TestUser::default().show(&page).await.unwrap();
     let status = within("the end of the login", child.wait()).await.unwrap();
     while let Some(line) = lines.next_line().await.unwrap() {
         said.push_str(&line);
@@ -67,8 +67,8 @@ pub(crate) async fn try_log_in_by(home: &Home, words: &[&str]) -> (bool, String)
 }
 
 /// A hub with a login at a server whose tool it shows.
-async fn logged_in() -> (OAuthWorld, Home, Hub, McpClient) {
-    let world = OAuthWorld::start(Conduct::default()).await;
+async fn logged_in() -> (OAuthServers, TestHome, HubProcess, McpClient) {
+    let world = OAuthServers::start(OAuthBehavior::default()).await;
     let home = home();
     configure(&home, &world);
     log_in(&home).await;
@@ -89,7 +89,7 @@ async fn open(client: &mut McpClient) -> Value {
 
 #[tokio::test]
 async fn a_login_reaches_the_running_hub_and_is_masked() {
-    let world = OAuthWorld::start(Conduct::default()).await;
+    let world = OAuthServers::start(OAuthBehavior::default()).await;
     let home = home();
     configure(&home, &world);
     let hub = home.serve().await;
@@ -97,7 +97,7 @@ async fn a_login_reaches_the_running_hub_and_is_masked() {
     assert!(!has_tool(&mut client).await);
 
     let said = log_in(&home).await;
-    assert!(said.contains(&format!("Logged in to `notes` by {}", world.issuer())), "{said}");
+    assert!(said.contains(&format!("Logged in to `notes` with {}", world.issuer())), "{said}");
     until("the tool appears", async || has_tool(&mut client).await.then_some(())).await;
     assert_eq!(text(&open(&mut client).await), "open");
 
@@ -177,15 +177,16 @@ async fn a_token_that_another_process_renewed_is_used_as_it_is() {
 
 #[tokio::test]
 async fn a_server_that_wants_a_login_is_added_with_it() {
-    let world = OAuthWorld::start(Conduct::default()).await;
+    let world = OAuthServers::start(OAuthBehavior::default()).await;
     let home = home();
     let (url, issuer) = (world.url(), world.issuer_place());
     home.configure(&format!("{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n"));
     let refused = home.run(&["mcp", "add", "notes", "--url", &url]).await;
-    assert!(refused.code == 1 && refused.stderr.contains("give `--oauth` too"), "{refused:?}");
+    assert!(refused.code == 1 && refused.stderr.contains("pass `--oauth`"), "{refused:?}");
     let said = log_in_by(&home, &["mcp", "add", "notes", "--url", &url, "--oauth", "--yes"]).await;
     assert!(
-        said.contains("Server `notes` is connected") && said.contains("It is trusted as it is"),
+        said.contains("Server `notes` is connected")
+            && said.contains("It is trusted; later changes need review"),
         "{said}"
     );
     let hub = home.serve().await;
@@ -197,7 +198,7 @@ async fn a_server_that_wants_a_login_is_added_with_it() {
 /// Nothing is written that speaks of the login, so nobody could end it later.
 #[tokio::test]
 async fn a_server_that_is_not_added_after_all_is_logged_out() {
-    let world = OAuthWorld::start(Conduct::default()).await;
+    let world = OAuthServers::start(OAuthBehavior::default()).await;
     let home = home();
     let (url, issuer) = (world.url(), world.issuer_place());
     home.configure(&format!("{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n"));
@@ -215,25 +216,25 @@ async fn a_server_that_is_not_added_after_all_is_logged_out() {
     })
     .await;
     home.configure("this is no configuration");
-    Person::default().show(&page).await.unwrap();
+    TestUser::default().show(&page).await.unwrap();
     while lines.next_line().await.unwrap().is_some() {}
     assert!(!within("the end", child.wait()).await.unwrap().success());
     assert_eq!(world.asked("as", "/revoke").len(), 2);
     configure(&home, &world);
     let ran = home.run(&["mcp", "logout", "notes"]).await;
-    assert_eq!(ran.stdout, "There was no login of `notes`.\n");
+    assert_eq!(ran.stdout, "Not logged in to `notes`.\n");
 }
 
 /// What is kept of a login goes also where the configuration does not speak of it any more.
 #[tokio::test]
 async fn a_login_that_is_not_configured_any_more_can_be_ended() {
-    let world = OAuthWorld::start(Conduct::default()).await;
+    let world = OAuthServers::start(OAuthBehavior::default()).await;
     let (url, issuer) = (world.url(), world.issuer_place());
     let egress = format!("{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n");
     let without = format!("{egress}[mcp.notes]\nurl = \"{url}\"\n");
     let program = format!("{egress}[mcp.notes]\ncommand = \"true\"\n");
-    let revoked = "is forgotten, and its tokens are revoked.";
-    let not_revoked = "Its tokens may be good still: the configuration does not say any more";
+    let revoked = "Logged out of `notes` and revoked its tokens.";
+    let not_revoked = "Its tokens may still be valid: their server is no longer configured";
     for (config, word, said) in [
         (&without, "logout", revoked),
         (&without, "remove", revoked),
@@ -249,7 +250,7 @@ async fn a_login_that_is_not_configured_any_more_can_be_ended() {
         assert!(ran.code == 0 && ran.stdout.contains(said), "{config} {word}: {ran:?}");
         configure(&home, &world);
         let ran = home.run(&["mcp", "logout", "notes"]).await;
-        assert_eq!(ran.stdout, "There was no login of `notes`.\n");
+        assert_eq!(ran.stdout, "Not logged in to `notes`.\n");
     }
 }
 
@@ -257,12 +258,14 @@ async fn a_login_that_is_not_configured_any_more_can_be_ended() {
 async fn the_end_of_a_login_is_told_to_who_made_its_tokens() {
     let unable = json!({ "revocation_endpoint": null });
     for (about, answers, said) in [
-        (json!({}), 200, "is forgotten, and its tokens are revoked."),
-        (unable, 200, "does not offer to revoke them: they are good until they expire."),
-        (json!({}), 503, "Its tokens may be good still: the place where tokens are cannot be reached"),
+        (json!({}), 200, "Logged out of `notes` and revoked its tokens."),
+        (unable, 200, "does not support revocation: the tokens stay valid until they expire."),
+        (json!({}), 503, "Its tokens may still be valid: the token endpoint cannot be reached"),
     ] {
         let offers = about.as_object().is_some_and(serde_json::Map::is_empty);
-        let world = OAuthWorld::start(Conduct { about, revoke_answers: answers, ..Conduct::default() }).await;
+        let world =
+            OAuthServers::start(OAuthBehavior { about, revoke_answers: answers, ..OAuthBehavior::default() })
+                .await;
         let home = home();
         configure(&home, &world);
         log_in(&home).await;
@@ -278,13 +281,13 @@ async fn the_end_of_a_login_is_told_to_who_made_its_tokens() {
         assert_eq!(kinds, expected);
         // Forgotten here, whatever became of it there.
         let again = home.run(&["mcp", "logout", "notes"]).await;
-        assert_eq!(again.stdout, "There was no login of `notes`.\n");
+        assert_eq!(again.stdout, "Not logged in to `notes`.\n");
     }
 }
 
 #[tokio::test]
 async fn the_first_request_of_a_login_carries_what_every_request_does() {
-    let world = OAuthWorld::start(Conduct::default()).await;
+    let world = OAuthServers::start(OAuthBehavior::default()).await;
     let home = home();
     configure(&home, &world);
     log_in(&home).await;
@@ -295,13 +298,13 @@ async fn the_first_request_of_a_login_carries_what_every_request_does() {
 
 #[tokio::test]
 async fn an_authority_of_ones_own_is_trusted_for_servers_and_for_their_logins() {
-    let server = Misbehaving::open_tls(|seen| match (seen.method.as_str(), seen.path.as_str()) {
+    let server = MisbehavingServer::open_tls(|seen| match (seen.method.as_str(), seen.path.as_str()) {
         // What says that it is for somebody else ends a login, and shows that it was read.
         ("GET", path) if path.contains("oauth-protected-resource") => {
             let document = json!({ "resource": "https://other.example.com/", "authorization_servers": ["https://other.example.com"] });
-            Does::Answer(answer(200, &[("Content-Type", "application/json")], &document.to_string()))
+            MisbehavingReply::Answer(answer(200, &[("Content-Type", "application/json")], &document.to_string()))
         }
-        _ if seen.header("x-login").is_some() => Does::Answer(answer(401, &[], "")),
+        _ if seen.header("x-login").is_some() => MisbehavingReply::Answer(answer(401, &[], "")),
         _ => seen.usual(),
     })
     .await
@@ -323,7 +326,7 @@ async fn an_authority_of_ones_own_is_trusted_for_servers_and_for_their_logins() 
         let ran = home.run(&["mcp", "auth", "shut"]).await;
         assert_eq!(ran.code, 1, "{ran:?}");
         assert_eq!(ran.stderr.contains("https://other.example.com/"), trusted, "{ran:?}");
-        assert_eq!(ran.stderr.contains("could not prove who it is (TLS)"), !trusted, "{ran:?}");
+        assert_eq!(ran.stderr.contains("failed TLS certificate verification"), !trusted, "{ran:?}");
     }
 }
 
@@ -335,13 +338,13 @@ async fn slips_are_told() {
         (ran.code, ran.stderr.trim().to_owned())
     };
     let none = said(&["mcp", "auth", "notes"]).await;
-    assert_eq!(none, (2, "error: no server is named `notes`; none is configured".to_owned()));
+    assert_eq!(none, (2, "error: no such server: `notes`; none are configured".to_owned()));
     home.configure("[mcp.notes]\nurl = \"https://notes.example.com/mcp\"\n");
     let (code, told) = said(&["mcp", "auth", "notes"]).await;
     assert!(code == 2 && told.contains("add `oauth = true`"), "{told}");
     home.configure("[mcp.notes]\ncommand = \"true\"\n");
     let (code, told) = said(&["mcp", "auth", "notes"]).await;
-    assert!(code == 2 && told.contains("is a program on this machine, and needs no login"), "{told}");
+    assert!(code == 2 && told.contains("is a local command and needs no login"), "{told}");
     let (code, told) = said(&["mcp", "logout", "other"]).await;
     assert!(code == 2 && told.contains("expected `notes`"), "{told}");
 }
@@ -349,16 +352,16 @@ async fn slips_are_told() {
 /// A server that is taken out takes its login along: nobody could end it any more.
 #[tokio::test]
 async fn a_server_that_is_removed_is_logged_out() {
-    let world = OAuthWorld::start(Conduct::default()).await;
+    let world = OAuthServers::start(OAuthBehavior::default()).await;
     let home = home();
     configure(&home, &world);
     log_in(&home).await;
     let ran = home.run(&["mcp", "remove", "notes"]).await;
-    assert!(ran.code == 0 && ran.stdout.contains("is forgotten, and its tokens are revoked."), "{ran:?}");
+    assert!(ran.code == 0 && ran.stdout.contains("Logged out of `notes` and revoked its tokens."), "{ran:?}");
     assert_eq!(world.asked("as", "/revoke").len(), 2);
     configure(&home, &world);
     let ran = home.run(&["mcp", "logout", "notes"]).await;
-    assert_eq!(ran.stdout, "There was no login of `notes`.\n");
+    assert_eq!(ran.stdout, "Not logged in to `notes`.\n");
     let ran = home.run(&["mcp", "remove", "notes", "--json"]).await;
     let expected = json!({ "logged_out": false, "revoked": false, "not_revoked": null });
     assert_eq!(ran.json()["login"], expected);

@@ -1,9 +1,8 @@
 //! What operators see: numbers, readiness, logs.
 
 use crate::support::{home, http, stdio};
-use portcullis_testkit::http::Request;
 use portcullis_testkit::process::UNHURRIED;
-use portcullis_testkit::wait::noticed;
+use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -19,7 +18,7 @@ async fn metrics_count_calls_by_tool_and_outcome() {
     client.refused("resources/read", json!({ "uri": "workspace:///gone.md" })).await;
     let mut bridge = stdio(&home, "2026-07-28");
     bridge.result("tools/list", json!({})).await;
-    let reply = Request::get("/metrics").token(&hub.token).send(hub.address).await;
+    let reply = RawHttpRequest::get("/metrics").token(&hub.token).send(hub.address).await;
     assert_eq!(reply.status(), 200);
     assert!(reply.head.header("content-type").unwrap().starts_with("application/openmetrics-text"));
     let page = reply.text();
@@ -48,24 +47,22 @@ async fn metrics_count_calls_by_tool_and_outcome() {
 async fn readiness_names_each_component() {
     let home = home();
     let hub = home.serve().await;
-    let ready = Request::get("/readyz").send(hub.address).await;
+    let ready = RawHttpRequest::get("/readyz").send(hub.address).await;
     assert_eq!(ready.status(), 200);
     let ok = json!({ "status": "ok" });
     let components = json!({ "approvals": ok, "audit": ok, "clients": ok, "config": ok, "pins": ok, "scripts": ok, "secrets": ok, "workspace": ok });
     assert_eq!(ready.json(), json!({ "status": "ready", "components": components }));
-    assert_eq!(Request::get("/healthz").send(hub.address).await.text(), "ok\n");
+    assert_eq!(RawHttpRequest::get("/healthz").send(hub.address).await.text(), "ok\n");
     // A list of clients that cannot be read lets nobody in, and says so.
-    let clients = home.path().join("workspace/secure/clients.json");
-    std::fs::write(clients, "{ broken").unwrap();
-    noticed().await;
-    let list = Request::get("/metrics").token(&hub.token);
+    home.edit_rows("clients", "UPDATE clients SET record = '{ broken'").await;
+    let list = RawHttpRequest::get("/metrics").token(&hub.token);
     assert_eq!(list.send(hub.address).await.status(), 401);
-    let not_ready = Request::get("/readyz").send(hub.address).await;
+    let not_ready = RawHttpRequest::get("/readyz").send(hub.address).await;
     assert_eq!(not_ready.status(), 503);
     let said = not_ready.json();
     assert_eq!(said["components"]["clients"]["status"], "failed", "{said}");
     assert!(said["components"]["clients"]["reason"].as_str().is_some_and(|reason| !reason.is_empty()));
-    assert_eq!(Request::get("/healthz").send(hub.address).await.status(), 200, "it still lives");
+    assert_eq!(RawHttpRequest::get("/healthz").send(hub.address).await.status(), 200, "it still lives");
 }
 
 #[tokio::test]
@@ -127,7 +124,7 @@ async fn standard_output_carries_only_messages() {
     client.send_bytes(b"[1,2,3]").await;
     client.notify("notifications/whatever", json!({ "a": 1 })).await;
     home.configure("[loging]\n");
-    client.process().says("the last good one stays in force").await;
+    client.process().says("configuration invalid; keeping the previous one").await;
     client.result("tools/list", json!({})).await;
     client.hang_up();
     let messages = client.until_end().await;

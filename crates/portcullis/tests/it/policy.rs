@@ -4,7 +4,7 @@ use crate::support::{home, names, stdio};
 use jiff::{SignedDuration, Timestamp};
 use portcullis_core::{Clock, SystemClock};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, UNHURRIED, run};
+use portcullis_testkit::process::{TestHome, UNHURRIED, run};
 use serde_json::{Value, json};
 
 const RULES: &str = r#"
@@ -33,14 +33,14 @@ until = "2999-01-01T00:00:00Z"
 decision = "allow"
 "#;
 
-fn with_rules() -> Home {
+fn with_rules() -> TestHome {
     let home = home();
     home.configure(RULES);
     home
 }
 
 /// Asks, and returns the exit code, the decision, the rule and its place.
-async fn tested(home: &Home, args: &[&str]) -> (i32, String) {
+async fn tested(home: &TestHome, args: &[&str]) -> (i32, String) {
     let ran = home.run(&[&["policy", "test", "--json"], args].concat()).await;
     let said = ran.json();
     let text = |key: &str| said[key].as_str().unwrap_or("-").to_owned();
@@ -103,44 +103,44 @@ async fn an_explanation_reads_well() {
     let at = ["--at", "2026-11-16T01:00"];
     let told = async |args: &[&str]| home.run(&[&["policy", "test"], args, &at].concat()).await.stdout;
     insta::assert_snapshot!(told(&["local", "workspace_write", r#"{"path": "a"}"#, "--origin", "schedule"]).await, @"
-    client     `local`, who calls on stdio; may read, create, write, destroy *
-    tool       `workspace_write`: write, local; whatever its arguments are
-    call       by way of schedule, on Mon 2026-11-16 01:00:00 +01:00 (Europe/Vienna)
-    scope      covers it
-    policy[0]  no: `tools` is memory_* [deny, portcullis.toml:5]
-    policy[1]  no: `days` is fri,sat [deny, portcullis.toml:10]
+    client     `local`, the stdio client; may read, create, write, destroy *
+    tool       `workspace_write`: write, local; its schema is unknown
+    call       origin schedule, on Mon 2026-11-16 01:00:00 +01:00 (Europe/Vienna)
+    scope      allows it
+    policy[0]  no match: `tools` is memory_* [deny, portcullis.toml:5]
+    policy[1]  no match: `days` is fri,sat [deny, portcullis.toml:10]
     policy[2]  MATCHES [ask, portcullis.toml:16]
-    policy[3]  not looked at [allow, portcullis.toml:21]
+    policy[3]  not evaluated [allow, portcullis.toml:21]
     arguments  invalid arguments: `content` is missing
     decision   ask, by policy[2] at portcullis.toml:16
-    next       the call is refused for its arguments, before anyone is asked
+    next       the call is refused for its arguments, before approval
     ");
     insta::assert_snapshot!(told(&["nobody", "workspace_wrote"]).await, @"
-    client    `nobody` is nobody's name; `portcullis clients list` shows who exists
-    tool      `workspace_wrote`: nobody registered it; did you mean workspace_write or workspace_list or workspace_read?
-    call      by way of client, on Mon 2026-11-16 01:00:00 +01:00 (Europe/Vienna)
+    client    `nobody`: no such client; list them with `portcullis clients list`
+    tool      `workspace_wrote`: no such tool; did you mean workspace_write or workspace_list or workspace_read?
+    call      origin client, on Mon 2026-11-16 01:00:00 +01:00 (Europe/Vienna)
     decision  deny, by identity
-    next      its requests are refused at the door, with 401
+    next      its requests are refused with 401
     ");
     // Whatever day it is.
     home.configure(&RULES.replace("[\"fri-sat\"]", "[\"fri-sat\"]\nuntil = 2020-01-01T00:00:00Z"));
     insta::assert_snapshot!(home.run(&["policy"]).await.stdout, @"
-    RULE       PLACE               DECISION  TOOLS            CLIENTS  ONLY                                              NOW
-    policy[0]  portcullis.toml:5   deny      memory_*         ci-*     -                                                 holds
-    policy[1]  portcullis.toml:10  deny      workspace_write  *        fri,sat; 22:00-06:00; until 2020-01-01T00:00:00Z  does not hold
-    policy[2]  portcullis.toml:17  ask       workspace_write  *        schedule                                          holds
-    policy[3]  portcullis.toml:22  allow     *                local    until 2999-01-01T00:00:00Z                        holds
+    RULE       SOURCE              DECISION  TOOLS            CLIENTS  CONDITIONS                                        NOW
+    policy[0]  portcullis.toml:5   deny      memory_*         ci-*     -                                                 active
+    policy[1]  portcullis.toml:10  deny      workspace_write  *        fri,sat; 22:00-06:00; until 2020-01-01T00:00:00Z  inactive
+    policy[2]  portcullis.toml:17  ask       workspace_write  *        schedule                                          active
+    policy[3]  portcullis.toml:22  allow     *                local    until 2999-01-01T00:00:00Z                        active
 
-    Hours and days are those of Europe/Vienna.
+    Hours and days are in Europe/Vienna.
 
-    DEFAULT              DECISION  WHERE NO RULE MATCHES
+    DEFAULT              DECISION  APPLIES TO
     default:read         allow     read local, read outside
     default:local-write  allow     create local, write local
     default:outside      ask       create outside, write outside
     default:destroy      ask       destroy local, destroy outside
 
-    Tools of other servers do not go by what they do where no rule matches, but by `mcp.NAME.decision`: allow, once the server is trusted, unless it says otherwise.
-    What is out of a client's scope is denied before any rule, and so is a name that nobody knows.
+    Defaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead: allow by default, once the server is trusted.
+    Calls outside a client's scope and unknown tools are denied before any rule.
     ");
     let piped =
         run(home.command(&["policy", "test", "local", "memory_read", "-", "--json"]), "{\"days\": 1}").await;
@@ -149,7 +149,7 @@ async fn an_explanation_reads_well() {
     assert_eq!(listed["rules"][1]["hours"], "22:00-06:00");
     assert_eq!(listed["defaults"].as_array().unwrap().len(), 4);
     home.configure(UNHURRIED);
-    assert!(home.run(&["policy"]).await.stdout.starts_with("No rules;"));
+    assert!(home.run(&["policy"]).await.stdout.starts_with("No rules yet."));
 }
 
 /// What is explained is what happens: the same question to the command and to the hub.

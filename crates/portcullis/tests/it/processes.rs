@@ -1,9 +1,9 @@
 //! Servers that are programs: which one is started, how it ends, and what is said of that.
 
-use crate::shop::done;
+use crate::changing_server::done;
 use crate::support::{home, http};
 use crate::upstream::{lives, sees, serving};
-use portcullis_testkit::process::{Home, UNHURRIED};
+use portcullis_testkit::process::{TestHome, UNHURRIED};
 use portcullis_testkit::wait::until;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -29,11 +29,11 @@ fn program(folder: &Path, name: &str) -> PathBuf {
     path
 }
 
-async fn status(home: &Home) -> Value {
+async fn status(home: &TestHome) -> Value {
     home.run(&["mcp", "status", "--json"]).await.json()["servers"][0].clone()
 }
 
-async fn failed(home: &Home) -> Value {
+async fn failed(home: &TestHome) -> Value {
     until("the server has failed", async || {
         let status = status(home).await;
         (status["status"] == "failed").then_some(status)
@@ -103,7 +103,7 @@ async fn how_a_server_ended_is_told() {
     home.configure("[mcp.far]\ncommand = \"sh\"\ncwd = \"nowhere\"\n");
     until("the folder is missed", async || {
         let reason = status_reason(&home).await;
-        (reason.contains("nowhere") && reason.contains("is not there")).then_some(())
+        (reason.contains("nowhere") && reason.contains("does not exist")).then_some(())
     })
     .await;
 }
@@ -121,7 +121,7 @@ async fn a_server_is_not_started_where_agents_write() {
     assert_eq!(status["stderr"], said, "{status}");
 }
 
-async fn status_reason(home: &Home) -> String {
+async fn status_reason(home: &TestHome) -> String {
     status(home).await["reason"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -133,13 +133,13 @@ async fn no_program_is_taken_from_where_agents_write() {
     let hub = home.serve().await;
     let status = failed(&home).await;
     let reason = status["reason"].as_str().unwrap();
-    assert!(reason.contains("the program `planted` is in none of the folders of PATH"), "{reason}");
+    assert!(reason.contains("command `planted` not found in PATH"), "{reason}");
     drop(hub);
 
     home.configure("[mcp.far]\ncommand = \"./planted\"\ntrust = \"always\"\n");
     let refused = home.run(&["mcp", "list"]).await;
     assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.stderr.contains("expected a program's name or its whole path"), "{refused:?}");
+    assert!(refused.stderr.contains("an absolute path"), "{refused:?}");
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_name_is_looked_up_once_whoever_looks() {
     for places in [path_with(&second), "/usr/bin:/bin".to_owned()] {
         let mut serve = home.command(&["serve", "--json"]);
         serve.env("PATH", places);
-        let mut hub = portcullis_testkit::process::Hub::start(serve).await;
+        let mut hub = portcullis_testkit::process::HubProcess::start(serve).await;
         until("it is trusted still", async || {
             let status = status(&home).await;
             (status["status"] == "connected" && status["quarantined"] == serde_json::json!([])).then_some(())
@@ -187,7 +187,7 @@ async fn a_program_that_is_installed_later_is_found() {
     home.configure("[mcp.far]\ncommand = \"findable\"\ntrust = \"always\"\n");
     let mut serve = home.command(&["serve", "--json"]);
     serve.env("PATH", format!("{}:/usr/bin:/bin", folder.display()));
-    let _hub = portcullis_testkit::process::Hub::start(serve).await;
+    let _hub = portcullis_testkit::process::HubProcess::start(serve).await;
     failed(&home).await;
     program(&folder, "findable");
     done(&home, &["mcp", "reload", "far"]).await;

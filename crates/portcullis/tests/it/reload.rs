@@ -1,9 +1,9 @@
 //! A changed configuration takes effect while sessions stay open; a bad one does not.
 
 use crate::support::{BINARY, http, names, stdio};
-use portcullis_testkit::http::Request;
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub, UNHURRIED, run};
+use portcullis_testkit::process::{HubProcess, TestHome, UNHURRIED, run};
+use portcullis_testkit::raw_http::RawHttpRequest;
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ async fn tools(client: &mut McpClient) -> Vec<String> {
 
 #[tokio::test]
 async fn a_new_rule_holds_in_an_open_session() {
-    let home = Home::new(BINARY);
+    let home = TestHome::new(BINARY);
     let hub = home.serve().await;
     let mut open = http(&hub, "2025-11-25").await;
     let mut bridge = stdio(&home, "2025-11-25");
@@ -35,7 +35,7 @@ async fn a_new_rule_holds_in_an_open_session() {
     assert_eq!(tools(&mut bridge).await, expected);
     let read = json!({ "name": "memory_read", "arguments": {} });
     assert_eq!(open.refused("tools/call", read).await, -32602);
-    hub.process.says("The changed configuration is in force.").await;
+    hub.process.says("configuration reloaded").await;
     // And back.
     home.configure(UNHURRIED);
     until("the rule is gone", async || (tools(&mut open).await.len() == 10).then_some(())).await;
@@ -43,7 +43,7 @@ async fn a_new_rule_holds_in_an_open_session() {
 
 #[tokio::test]
 async fn a_new_rate_limit_holds_in_an_open_session() {
-    let home = Home::new(BINARY);
+    let home = TestHome::new(BINARY);
     let hub = home.serve().await;
     let mut open = http(&hub, "2025-11-25").await;
     home.configure("[rate_limit]\nrequests_per_second = 1\nburst = 1\n");
@@ -66,7 +66,7 @@ async fn a_new_rate_limit_holds_in_an_open_session() {
 
 #[tokio::test]
 async fn a_new_log_level_holds_at_once() {
-    let home = Home::new(BINARY);
+    let home = TestHome::new(BINARY);
     let mut client = stdio(&home, "2025-11-25");
     client.initialize(json!({})).await;
     home.configure(&format!("{UNHURRIED}[logging]\nlevel = \"debug\"\n"));
@@ -77,14 +77,14 @@ async fn a_new_log_level_holds_at_once() {
     .await;
 }
 
-async fn readiness(hub: &Hub) -> (u16, Value) {
-    let reply = Request::get("/readyz").send(hub.address).await;
+async fn readiness(hub: &HubProcess) -> (u16, Value) {
+    let reply = RawHttpRequest::get("/readyz").send(hub.address).await;
     (reply.status(), reply.json())
 }
 
 #[tokio::test]
 async fn a_bad_file_changes_nothing_and_is_told() {
-    let home = Home::new(BINARY);
+    let home = TestHome::new(BINARY);
     home.configure(&format!("{UNHURRIED}[[policy]]\ntools = [\"memory_*\"]\ndecision = \"deny\"\n"));
     let mut hub = home.serve().await;
     let mut open = http(&hub, "2025-11-25").await;
@@ -102,8 +102,8 @@ async fn a_bad_file_changes_nothing_and_is_told() {
             (status == 503).then_some(reason)
         })
         .await;
-        assert!(why.contains("the last good one is in force") && !why.contains(says), "{why}");
-        // The last good one is in force.
+        assert!(why.contains("the previous configuration is in force") && !why.contains(says), "{why}");
+        // The previous configuration is in force.
         let listed = tools(&mut open).await;
         assert!(listed.len() == 8 && !listed.iter().any(|name| name.starts_with("memory")), "{listed:?}");
     }
@@ -116,12 +116,12 @@ async fn a_bad_file_changes_nothing_and_is_told() {
 /// What needs a restart is said, and the rest of the file holds.
 #[tokio::test]
 async fn a_key_that_needs_a_restart_is_named() {
-    let home = Home::new(BINARY);
+    let home = TestHome::new(BINARY);
     let hub = home.serve().await;
     until("the change is seen", async || {
         // Written again each time: the hub begins to look only after it has greeted.
         home.configure(&format!("{UNHURRIED}[memory]\nenabled = false\n"));
-        hub.process.stderr().contains("which need a restart").then_some(())
+        hub.process.stderr().contains("some keys need a restart").then_some(())
     })
     .await;
     assert!(hub.process.stderr().contains("memory.enabled"), "{}", hub.process.stderr());
@@ -132,7 +132,7 @@ async fn a_key_that_needs_a_restart_is_named() {
 /// Lists are kept from one request to the next; what must not be told is not kept in them.
 #[tokio::test]
 async fn a_new_secret_is_masked_in_lists_at_once() {
-    let home = Home::new(BINARY);
+    let home = TestHome::new(BINARY);
     let hub = home.serve().await;
     let mut open = http(&hub, "2025-11-25").await;
     let listed = async |open: &mut McpClient| open.result("tools/list", json!({})).await.to_string();
@@ -151,7 +151,7 @@ async fn a_new_secret_is_masked_in_lists_at_once() {
 
 #[tokio::test]
 async fn tokens_are_masked_by_their_shape_unless_the_configuration_says_otherwise() {
-    let home = Home::new(BINARY);
+    let home = TestHome::new(BINARY);
     let github = format!("ghp_{}", &"a1B2c3D4e5".repeat(4)[..36]);
     let own = format!("pcl_{}", "a1B2c3D4e5".repeat(5).get(..43).unwrap());
     let registered = "correct horse battery staple";

@@ -1,15 +1,15 @@
-//! Every role at every route and every tool: nobody gets what is not theirs.
+//! Authorization matrix: every role at every route and tool.
 
 use crate::support::{home, names, request};
-use portcullis_testkit::http::{Connection, Request};
-use portcullis_testkit::process::{Home, Hub, UNHURRIED};
+use portcullis_testkit::process::{HubProcess, TestHome, UNHURRIED};
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// What a client may do.
 #[derive(Debug, Clone, Copy)]
-enum May {
+enum RoleAccess {
     /// Not even come in.
     Nothing,
     Only(&'static [&'static str]),
@@ -19,7 +19,7 @@ enum May {
 struct Role {
     name: &'static str,
     token: Option<String>,
-    may: May,
+    may: RoleAccess,
 }
 
 /// Every tool, and arguments that it takes. `ROLE` is the name of whoever calls.
@@ -52,13 +52,13 @@ const ROUTES: [(&str, &str, u16, u16); 9] = [
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// A home in which wrong tokens are not slowed down: what is asked here is who is let in.
-fn patient_home() -> Home {
+fn patient_home() -> TestHome {
     let home = home();
     home.configure(&format!("{UNHURRIED}[limits]\ntoken_failures_max = 1000\n"));
     home
 }
 
-async fn roles(home: &Home, hub: &Hub) -> Vec<Role> {
+async fn roles(home: &TestHome, hub: &HubProcess) -> Vec<Role> {
     let role = |name, token: &str, may| Role { name, token: Some(token.to_owned()), may };
     let reader = home.add_client("reader", &["--effects", "read"]).await;
     let writer = home.add_client("writer", &["--effects", "read,create,write"]).await;
@@ -66,17 +66,17 @@ async fn roles(home: &Home, hub: &Hub) -> Vec<Role> {
     let revoked = home.add_client("revoked", &[]).await;
     let expired = home.add_client("expired", &["--expires", "1s"]).await;
     assert_eq!(home.run(&["clients", "revoke", "revoked"]).await.code, 0);
-    let list = Request::post("/mcp", request(1, "tools/list", json!({})).to_string()).token(&expired);
+    let list = RawHttpRequest::post("/mcp", request(1, "tools/list", json!({})).to_string()).token(&expired);
     until("the token expires", async || (list.send(hub.address).await.status() == 401).then_some(())).await;
     vec![
-        Role { name: "none", token: None, may: May::Nothing },
-        role("stranger", &format!("pcl_{}", "A".repeat(hub.token.len() - 4)), May::Nothing),
-        role("expired", &expired, May::Nothing),
-        role("revoked", &revoked, May::Nothing),
+        Role { name: "none", token: None, may: RoleAccess::Nothing },
+        role("stranger", &format!("pcl_{}", "A".repeat(hub.token.len() - 4)), RoleAccess::Nothing),
+        role("expired", &expired, RoleAccess::Nothing),
+        role("revoked", &revoked, RoleAccess::Nothing),
         role(
             "reader",
             &reader,
-            May::Only(&[
+            RoleAccess::Only(&[
                 "workspace_read",
                 "workspace_list",
                 "memory_read",
@@ -89,7 +89,7 @@ async fn roles(home: &Home, hub: &Hub) -> Vec<Role> {
         role(
             "writer",
             &writer,
-            May::Only(&[
+            RoleAccess::Only(&[
                 "workspace_read",
                 "workspace_write",
                 "workspace_list",
@@ -101,34 +101,34 @@ async fn roles(home: &Home, hub: &Hub) -> Vec<Role> {
                 "script_propose",
             ]),
         ),
-        role("narrow", &narrow, May::Only(&["memory_read", "memory_write"])),
-        role("admin", &hub.token, May::Everything),
+        role("narrow", &narrow, RoleAccess::Only(&["memory_read", "memory_write"])),
+        role("admin", &hub.token, RoleAccess::Everything),
     ]
 }
 
 impl Role {
     fn may_call(&self, tool: &str) -> bool {
         match self.may {
-            May::Nothing => false,
-            May::Only(tools) => tools.contains(&tool),
-            May::Everything => true,
+            RoleAccess::Nothing => false,
+            RoleAccess::Only(tools) => tools.contains(&tool),
+            RoleAccess::Everything => true,
         }
     }
 
-    fn with_token(&self, request: Request) -> Request {
+    fn with_token(&self, request: RawHttpRequest) -> RawHttpRequest {
         self.token.iter().fold(request, |request, token| request.token(token))
     }
 
-    async fn post(&self, hub: &Hub, method: &str, params: Value) -> (u16, Value) {
+    async fn post(&self, hub: &HubProcess, method: &str, params: Value) -> (u16, Value) {
         let body = request(1, method, params).to_string();
-        let reply = self.with_token(Request::post("/mcp", body)).send(hub.address).await;
+        let reply = self.with_token(RawHttpRequest::post("/mcp", body)).send(hub.address).await;
         let status = reply.status();
         (status, if status == 200 { reply.json() } else { Value::Null })
     }
 }
 
 /// Returns everything that is not as it should be.
-async fn differences(home: &Home, hub: &Hub, roles: &[Role]) -> Vec<String> {
+async fn differences(home: &TestHome, hub: &HubProcess, roles: &[Role]) -> Vec<String> {
     let mut found = Vec::new();
     let mut note = |role: &Role, what: &str, got: String, expected: String| {
         if got != expected {
@@ -138,15 +138,15 @@ async fn differences(home: &Home, hub: &Hub, roles: &[Role]) -> Vec<String> {
     for role in roles {
         for (method, path, let_in, everything) in ROUTES {
             let expected = match role.may {
-                May::Nothing if !OPEN.contains(&path) => 401,
-                May::Nothing | May::Only(_) => let_in,
-                May::Everything => everything,
+                RoleAccess::Nothing if !OPEN.contains(&path) => 401,
+                RoleAccess::Nothing | RoleAccess::Only(_) => let_in,
+                RoleAccess::Everything => everything,
             };
             let asked = match method {
-                "POST" => Request::post(path, request(1, "tools/list", json!({})).to_string()),
-                method => Request::new(method, path),
+                "POST" => RawHttpRequest::post(path, request(1, "tools/list", json!({})).to_string()),
+                method => RawHttpRequest::new(method, path),
             };
-            let mut connection = Connection::open(hub.address).await;
+            let mut connection = RawHttpConnection::open(hub.address).await;
             connection.send(&role.with_token(asked).bytes(hub.address)).await.unwrap();
             // The head only: some answers are streams.
             let status = connection.head().await.unwrap().status;
@@ -168,7 +168,7 @@ async fn differences(home: &Home, hub: &Hub, roles: &[Role]) -> Vec<String> {
                 (status, _) => status.to_string(),
             };
             let expected = match role.may {
-                May::Nothing => "401".to_owned(),
+                RoleAccess::Nothing => "401".to_owned(),
                 _ if role.may_call(tool) => "ran".to_owned(),
                 _ => format!("Unknown tool: {tool}"),
             };

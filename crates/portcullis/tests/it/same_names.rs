@@ -1,21 +1,21 @@
 //! Servers that offer the same: who has it does not depend on who came first, and is said.
 
-use crate::shop::{Shop, done, tool};
+use crate::changing_server::{Shop, done, tool};
 use crate::support::{home, http, names, text};
 use crate::upstream::sees;
-use portcullis_testkit::process::{Home, UNHURRIED};
+use portcullis_testkit::process::{TestHome, UNHURRIED};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
 /// Servers that appear under their own names, and are taken as they come.
-fn configure(home: &Home, servers: &[(&str, &Shop)]) {
+fn configure(home: &TestHome, servers: &[(&str, &Shop)]) {
     let more = "prefix = \"\"\ntrust = \"always\"\neffect = \"read\"";
     let sections: String = servers.iter().map(|(name, shop)| shop.section(name, more)).collect();
     home.configure(&format!("{UNHURRIED}{sections}"));
 }
 
 /// Waits until a server stands so.
-async fn stands(home: &Home, name: &str, so: impl Fn(&Value) -> bool) -> Value {
+async fn stands(home: &TestHome, name: &str, so: impl Fn(&Value) -> bool) -> Value {
     until("the server stands so", async || {
         let status = home.run(&["mcp", "status", "--json"]).await.json();
         let all = status["servers"].as_array().unwrap().clone();
@@ -64,8 +64,11 @@ async fn a_name_that_two_offer_has_one_owner_and_the_other_is_told() {
 
     // While its owner is away nobody else answers to the name, and afterwards it is the same one.
     done(&home, &["mcp", "disable", "a"]).await;
-    let kept = stands(&home, "b", |status| left_out(status).iter().any(|why| why.contains("kept"))).await;
-    assert_eq!(left_out(&kept)[0], "`echo` is kept for server `a`, which does not run; this one is `b_echo`");
+    let kept = stands(&home, "b", |status| left_out(status).iter().any(|why| why.contains("reserved"))).await;
+    assert_eq!(
+        left_out(&kept)[0],
+        "`echo` is reserved for server `a`, which is not running; this one is `b_echo`"
+    );
     assert_eq!(client.refused("tools/call", json!({ "name": "echo", "arguments": {} })).await, -32602);
     done(&home, &["mcp", "enable", "a"]).await;
     sees(&mut client, "echo").await;

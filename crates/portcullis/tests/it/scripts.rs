@@ -5,7 +5,7 @@ mod figures;
 
 use crate::support::{home, stdio, text};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, UNHURRIED, run};
+use portcullis_testkit::process::{TestHome, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -16,27 +16,27 @@ use std::time::Instant;
 const PENDING: &str = "Error: Script 'x.star' is pending approval. An administrator must review and approve this script \
                        before it can be executed.";
 
-fn write(home: &Home, name: &str, source: impl AsRef<[u8]>) {
+fn write(home: &TestHome, name: &str, source: impl AsRef<[u8]>) {
     let folder = home.path().join("scripts");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join(name), source).unwrap();
 }
 
 /// What `portcullis scripts … --json` says.
-async fn scripts(home: &Home, args: &[&str]) -> Value {
+async fn scripts(home: &TestHome, args: &[&str]) -> Value {
     let ran = home.run(&[&["scripts"], args, &["--json"]].concat()).await;
     assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
     ran.json()
 }
 
-async fn approve(home: &Home, name: &str, more: &[&str]) {
+async fn approve(home: &TestHome, name: &str, more: &[&str]) {
     let shown = scripts(home, &["show", name]).await;
     let hash = shown["sha256"].as_str().unwrap();
     scripts(home, &[&["approve", name, "--hash", hash], more].concat()).await;
 }
 
 /// Puts a script in place and approves it.
-pub(crate) async fn approved(home: &Home, name: &str, source: &str) {
+pub(crate) async fn approved(home: &TestHome, name: &str, source: &str) {
     write(home, &format!("{name}.star"), source);
     approve(home, name, &[]).await;
 }
@@ -46,7 +46,7 @@ async fn run_script(client: &mut McpClient, name: &str) -> Value {
 }
 
 /// A hub with what a test configures, and a client of it.
-async fn client(home: &Home, config: &str) -> McpClient {
+async fn client(home: &TestHome, config: &str) -> McpClient {
     home.configure(&format!("{UNHURRIED}{config}"));
     stdio(home, "2026-07-28")
 }
@@ -197,7 +197,7 @@ async fn a_secret_goes_where_it_was_granted_and_is_never_seen() {
     // The same script without the grants of its approval.
     approve(&home, "x", &["--nothing"]).await;
     let answer = run_script(&mut client, "x").await;
-    assert!(text(&answer).contains("`A_KEY` is not there, or was not granted"), "{answer}");
+    assert!(text(&answer).contains("`A_KEY` does not exist, or is not granted"), "{answer}");
 }
 
 #[tokio::test]
@@ -295,5 +295,5 @@ async fn the_command_line_tries_and_checks_scripts() {
     let ran = home.run(&["scripts", "check", home.path().join("bad.star").to_str().unwrap()]).await;
     assert!(ran.code == 1 && ran.stderr.contains("bad.star at line 1, column 5"), "{ran:?}");
     let told = home.run(&["doctor"]).await.stdout;
-    assert!(told.contains("1 scripts; the sandbox is complete"), "{told}");
+    assert!(told.contains("1 scripts; sandbox available"), "{told}");
 }

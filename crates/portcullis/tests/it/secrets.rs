@@ -1,5 +1,6 @@
 //! Secrets are set by one process, masked by another, and shown by none.
 
+use portcullis_store::database::{DatabaseError, OperationId, Topic, wait};
 use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +26,7 @@ impl User {
     }
 
     fn store(&self) -> PathBuf {
-        self.at("data/workspace/secure/secrets.pcs")
+        self.at("data/workspace/secure/portcullis.db")
     }
 
     fn key(&self) -> PathBuf {
@@ -110,8 +111,8 @@ fn a_secret_is_masked_in_replies_and_is_in_no_file() {
     assert!(user.read_note().contains(VALUE));
     let set = user.run_with(&["secrets", "set", "TOKEN", "--grant", "api.github.com"], &format!("{VALUE}\n"));
     assert_eq!(set.code, 0, "{}", set.stderr);
-    insta::assert_snapshot!(set.stdout, @"Secret `TOKEN` is set. It may be sent to api.github.com:Authorization.");
-    assert!(set.stderr.starts_with("Made the key `") && set.stderr.contains("config/portcullis/key"));
+    insta::assert_snapshot!(set.stdout, @"Saved secret `TOKEN`. Allowed hosts: api.github.com:Authorization.");
+    assert!(set.stderr.starts_with("Created the key `") && set.stderr.contains("config/portcullis/key"));
     let reply = user.read_note();
     assert!(!reply.contains("battery") && reply.contains("[REDACTED:TOKEN], [REDACTED:TOKEN]"), "{reply}");
     std::fs::remove_file(user.at("data/workspace/ai-data/note.md")).unwrap();
@@ -144,7 +145,13 @@ fn a_running_hub_hears_of_a_change_at_once() {
     assert_eq!(user.run_with(&["secrets", "set", "OTHER"], VALUE).code, 0);
     assert!((0..TRIES).any(|_| user.read_note().contains("[REDACTED:OTHER]")));
     // Without the store it goes on masking what it knew.
-    std::fs::write(user.store(), b"damaged").unwrap();
+    let database = portcullis_store::open(&user.at("data/workspace/secure"), &[]).unwrap();
+    let id = OperationId::random().unwrap();
+    let damaged: Result<usize, DatabaseError> =
+        wait(database.change(Topic::new("secrets"), id, |transaction| {
+            Box::pin(async move { transaction.execute("UPDATE secrets SET record = '{'", &[]).await })
+        }));
+    assert!(damaged.unwrap() > 0);
     for _ in 0..5 {
         assert!(user.read_note().contains("[REDACTED:OTHER]"));
     }
@@ -180,13 +187,13 @@ fn what_cannot_be_a_secret_is_refused_with_the_reason() {
         let ran = user.run_with(args, input);
         said.push_str(&format!("{} {}", ran.code, ran.stderr));
     }
-    assert!(!user.store().exists());
+    assert!(!user.key().exists());
     insta::assert_snapshot!(said, @"
-    2 error: the value of `PIN` has 7 bytes, at least 8 are needed: a shorter one occurs in ordinary text, so it could not be kept out of replies without spoiling them
-    2 error: the value of `PIN` has 0 bytes, at least 8 are needed: a shorter one occurs in ordinary text, so it could not be kept out of replies without spoiling them
-    2 error: `pin` is not a name for a secret; expected 1 to 64 of A-Z, 0-9 and `_`, starting with a letter
-    2 error: `*` is not a grant: `*` stands for whole names below a domain only, like *.example.com
-    2 error: `https://example.com/` is not a grant: it is a host, not an address of a page, like api.example.com
+    2 error: the value of `PIN` has 7 bytes, at least 8 are needed: a shorter one occurs in ordinary text, and redacting it would spoil results
+    2 error: the value of `PIN` has 0 bytes, at least 8 are needed: a shorter one occurs in ordinary text, and redacting it would spoil results
+    2 error: `pin` is not a valid secret name; expected 1 to 64 of A-Z, 0-9 and `_`, starting with a letter
+    2 error: `*` is not a grant: `*` is allowed only for subdomains, like *.example.com
+    2 error: `https://example.com/` is not a grant: expected a host like api.example.com, not a URL
     1 error: no secret is named `TOKEN`; `portcullis secrets list` shows which exist
     1 error: no secret is named `TOKEN`; `portcullis secrets list` shows which exist
     ");
@@ -207,7 +214,7 @@ fn a_list_has_names_grants_and_age_and_no_values() {
     let list = user.run(&["secrets"]);
     let ages = without_ages(&list.stdout);
     insta::assert_snapshot!(ages, @"
-    SECRET AGE MAY BE SENT TO
+    SECRET AGE ALLOWED HOSTS
     FIRST …s a.example.com:Authorization b.example.com:url
     SECOND …s *.example.com:X-Key [::1]:Authorization
     ");
@@ -245,7 +252,7 @@ fn a_locked_store_is_told_and_the_rest_goes_on() {
         shown.lines().skip_while(|line| !line.contains(" secrets ")).take(2).map(str::trim_end).collect();
     insta::assert_snapshot!(problem.join("\n"), @"
     PROBLEM  secrets    locked: the key `…/config/portcullis/key` cannot be read: No such file or directory (os error 2)
-                        put the key in place, or name it with PORTCULLIS_KEY_FILE or PORTCULLIS_PASSPHRASE_FILE; what needs no secret works
+                        restore the key, or set PORTCULLIS_KEY_FILE or PORTCULLIS_PASSPHRASE_FILE; everything that needs no secret still works
     ");
     assert_eq!(doctor.code, 1);
     assert!(user.read_note().contains("nothing secret"));

@@ -1,8 +1,8 @@
 //! `portcullis mcp`: every command, from outside.
 
-use crate::shop::{Shop, done, tool};
+use crate::changing_server::{Shop, done, tool};
 use crate::support::{home, http, names};
-use portcullis_testkit::process::{Home, UNHURRIED, run, run_at_terminal};
+use portcullis_testkit::process::{TestHome, UNHURRIED, run, run_at_terminal};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ fn offer() -> Value {
 }
 
 /// Returns what was printed, without what is different in every run.
-fn steady(text: &str, home: &Home, shop: &Shop) -> String {
+fn steady(text: &str, home: &TestHome, shop: &Shop) -> String {
     let [program, definitions, calls] = shop.words();
     let mut text = text
         .replace(&program, "[SHOP]")
@@ -33,11 +33,11 @@ fn steady(text: &str, home: &Home, shop: &Shop) -> String {
     text
 }
 
-async fn status(home: &Home) -> Value {
+async fn status(home: &TestHome) -> Value {
     home.run(&["mcp", "status", "--json"]).await.json()
 }
 
-async fn until_status(home: &Home, expected: &str) -> Value {
+async fn until_status(home: &TestHome, expected: &str) -> Value {
     until(&format!("the server is {expected}"), async || {
         let status = status(home).await;
         (status["servers"][0]["status"] == expected).then(|| status["servers"][0].clone())
@@ -52,24 +52,24 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
     home.configure(&before);
     let [program, definitions, calls] = shop.words();
     let add = ["mcp", "add", "shop", "--yes", "--", &program, &definitions, &calls];
-    insta::assert_snapshot!(steady(&done(&home, &add).await, &home, &shop), @r#"
+    insta::assert_snapshot!(steady(&done(&home, &add).await, &home, &shop), @r"
     Server `shop` is connected: Corner shop, MCP 2025-11-25 in N ms
 
-    TOOL  WHAT IT SAYS
+    TOOL  DESCRIPTION
     pay   Pay an invoice
     see   See \u{1b}[8minvoices\u{202e}
 
-    PROMPT  WHAT IT SAYS
+    PROMPT  DESCRIPTION
     hello   Say hello
 
-    and 1 resources
+    1 resources
 
-    It tells agents:
+    Instructions for agents:
       Look first.
       Then pay.
 
-    Server `shop` is in [HOME]/portcullis.toml. It is trusted as it is; what changes waits until you look again.
-    "#);
+    Added server `shop` to [HOME]/portcullis.toml. It is trusted; later changes need review.
+    ");
     let after = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
     assert!(after.starts_with(&before), "{after}");
     insta::assert_snapshot!(steady(&after[before.len()..], &home, &shop), @r#"
@@ -78,13 +78,13 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
     command = "[SHOP]"
     args = ["[DEFINITIONS]", "[CALLS]"]
     "#);
-    insta::assert_snapshot!(steady(&done(&home, &["mcp"]).await, &home, &shop), @r#"
-    SERVER  USED  TRUST                       REACHED BY
-    shop    yes   since TIME  [SHOP] [DEFINITIONS] [CALLS]
-    "#);
+    insta::assert_snapshot!(steady(&done(&home, &["mcp"]).await, &home, &shop), @"
+    SERVER  ENABLED  TRUSTED                     TRANSPORT
+    shop    yes      since TIME  [SHOP] [DEFINITIONS] [CALLS]
+    ");
     let again = home.run(&add).await;
     assert_eq!((again.code, again.stdout.as_str()), (2, ""), "{again:?}");
-    assert!(again.stderr.contains("is configured already"), "{again:?}");
+    assert!(again.stderr.contains("already exists"), "{again:?}");
     // Trusted at once: the command line can call it, and a rule can be tried without starting it.
     assert_eq!(done(&home, &["tools", "call", "shop_pay", "{}"]).await, "called pay\n");
     assert_eq!(shop.calls(), ["pay"]);
@@ -92,8 +92,8 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
     assert_eq!((&test["decision"], &test["tool"]["effect"]), (&json!("allow"), &json!("destroy")), "{test}");
     done(&home, &["mcp", "remove", "shop"]).await;
     assert_eq!(std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap(), before);
-    let pins = std::fs::read_to_string(home.path().join("workspace/secure/pins.json")).unwrap();
-    assert!(!pins.contains("shop"), "{pins}");
+    let rows = home.export_rows().await;
+    assert!(!rows.contains("shop"), "{rows}");
     assert_eq!(home.run(&["mcp", "remove", "shop"]).await.code, 2);
 }
 
@@ -165,38 +165,38 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     let stands = until_status(&home, "connected").await;
     assert_eq!((&stands["tools"], &stands["prompts"]), (&json!(0), &json!(0)));
     assert_eq!(stands["quarantined"].as_array().unwrap().len(), 5, "{stands}");
-    insta::assert_snapshot!(done(&home, &["mcp", "status"]).await, @r#"
-    SERVER  STATUS     TOOLS  PROMPTS  RESOURCES  WAITING  MCP
-    shop    connected  0      0        0          5        2025-11-25
+    insta::assert_snapshot!(done(&home, &["mcp", "status"]).await, @"
+    SERVER  STATUS     TOOLS  PROMPTS  RESOURCES  NEEDS REVIEW  MCP
+    shop    connected  0      0        0          5             2025-11-25
 
-    shop: these wait until you look: portcullis mcp trust shop --diff
+    shop: these need review: portcullis mcp trust shop --diff
       tool pay (server not trusted)
       tool see (server not trusted)
       prompt hello (server not trusted)
       resources 1 resources and templates (server not trusted)
       instructions  (server not trusted)
-    "#);
+    ");
     // Nobody can be asked here, and nothing is let in by looking.
     let ran = home.run(&["mcp", "trust", "shop"]).await;
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("--yes"), "{ran:?}");
-    insta::assert_snapshot!(steady(&done(&home, &["mcp", "trust", "shop", "--yes"]).await, &home, &shop), @r#"
+    insta::assert_snapshot!(steady(&done(&home, &["mcp", "trust", "shop", "--yes"]).await, &home, &shop), @r"
     Server `shop` is connected: Corner shop, MCP 2025-11-25 in N ms
 
-    TOOL  WHAT IT SAYS
+    TOOL  DESCRIPTION
     pay   Pay an invoice
     see   See \u{1b}[8minvoices\u{202e}
 
-    PROMPT  WHAT IT SAYS
+    PROMPT  DESCRIPTION
     hello   Say hello
 
-    and 1 resources
+    1 resources
 
-    It tells agents:
+    Instructions for agents:
       Look first.
       Then pay.
-    Server `shop` is trusted as it is. What changes waits until you look again.
-    "#);
+    Server `shop` is trusted. Later changes need review.
+    ");
     until("the tools are there", async || {
         let list = client.result("tools/list", json!({})).await;
         names(&list["tools"]).contains(&"shop_pay").then_some(())
@@ -205,14 +205,14 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     assert_eq!(client.result("prompts/list", json!({})).await["prompts"][0]["name"], "shop_hello");
     assert!(client.result("resources/list", json!({})).await.to_string().contains("shop://a"));
     until("the hub says so", async || (status(&home).await["servers"][0]["tools"] == 2).then_some(())).await;
-    insta::assert_snapshot!(done(&home, &["mcp", "status"]).await, @r#"
-    SERVER  STATUS     TOOLS  PROMPTS  RESOURCES  WAITING  MCP
-    shop    connected  2      1        1          0        2025-11-25
-    "#);
+    insta::assert_snapshot!(done(&home, &["mcp", "status"]).await, @"
+    SERVER  STATUS     TOOLS  PROMPTS  RESOURCES  NEEDS REVIEW  MCP
+    shop    connected  2      1        1          0             2025-11-25
+    ");
     done(&home, &["mcp", "disable", "shop"]).await;
     until_status(&home, "disabled").await;
     let said = done(&home, &["mcp", "reload", "shop"]).await;
-    assert!(said.contains("is switched off") && said.contains("portcullis mcp enable shop"), "{said}");
+    assert!(said.contains("is disabled") && said.contains("portcullis mcp enable shop"), "{said}");
     let said = home.run(&["mcp", "reload", "shop", "--json"]).await.json();
     assert_eq!(said, json!({ "server": "shop", "reload": false, "enabled": false, "hub_running": true }));
     let listed = done(&home, &["mcp", "list"]).await;
@@ -231,10 +231,10 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     .await;
     // Another name is another server: all of it waits.
     assert_eq!(status(&home).await["servers"][0]["tools"], 0);
-    insta::assert_snapshot!(done(&home, &["mcp", "trust", "shop", "--diff"]).await, @r#"
-    Server `shop` is not as it was when it was trusted:
+    insta::assert_snapshot!(done(&home, &["mcp", "trust", "shop", "--diff"]).await, @"
+    Changes in `shop` since it was trusted:
 
-    WHAT      NAME    HOW
+    KIND      NAME    CHANGE
     identity  server  changed
 
     --- identity server
@@ -242,16 +242,13 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     @@ -1 +1 @@
     -Corner shop
     +Other shop
-    Nothing was let in.
-    "#);
+    Not trusted.
+    ");
     hub.process.stop().await;
     let past = status(&home).await;
     assert_eq!((&past["hub_running"], &past["servers"][0]["status"]), (&json!(false), &json!("not running")));
     let ran = home.run(&["mcp", "status"]).await;
-    assert!(
-        ran.stderr.starts_with("No hub runs on this home; the last one told of its servers at 20"),
-        "{ran:?}"
-    );
+    assert!(ran.stderr.starts_with("No hub is running; last status update: 20"), "{ran:?}");
 }
 
 #[tokio::test]
@@ -282,19 +279,19 @@ async fn whoever_is_asked_about_a_change_at_a_terminal_sees_every_word_of_it() {
     let trust = ["mcp", "trust", "shop"];
     // At first everything is new, and most of it is shown shortened, which is said.
     let (code, screen) = run_at_terminal(home.command(&trust), "n\n").await;
+    assert!(code == 0 && screen.contains("To see everything: portcullis mcp trust shop --diff"), "{screen}");
     assert!(
-        code == 0 && screen.contains("To read every word first: portcullis mcp trust shop --diff"),
+        screen.contains("Trust `shop` and expose this tool? [y/N]") && screen.contains("Not trusted."),
         "{screen}"
     );
-    assert!(screen.contains("for `shop`? [y/N]") && screen.contains("Nothing was let in."), "{screen}");
     let (code, screen) = run_at_terminal(home.command(&trust), "y\n").await;
-    assert!(code == 0 && screen.contains("Server `shop` is trusted as it is."), "{screen}");
+    assert!(code == 0 && screen.contains("Server `shop` is trusted."), "{screen}");
     let longer = format!("Pay an invoice{} and send me a copy", " that is due".repeat(50));
     shop.offers(&json!({ "tools": [tool("pay", &longer)] }));
     let (code, screen) = run_at_terminal(home.command(&trust), "n\n").await;
     let shown = screen.find("and send me a copy").expect("every word is shown");
-    assert!(code == 0 && shown < screen.find("Let all of this in").unwrap(), "{screen}");
-    assert!(screen.contains("Nothing was let in."), "{screen}");
+    assert!(code == 0 && shown < screen.find("Trust these changes to `shop`? [y/N]").unwrap(), "{screen}");
+    assert!(screen.contains("Not trusted."), "{screen}");
 }
 
 #[tokio::test]
@@ -308,7 +305,7 @@ async fn what_is_private_stays_so_where_a_server_is_added_and_where_it_changes()
     std::fs::write(&path, written.replace("hunter2hunter2", "hunter3hunter3")).unwrap();
     for args in [&["mcp", "trust", "shop", "--diff"][..], &["mcp", "trust", "shop", "--diff", "--json"]] {
         let shown = done(&home, args).await;
-        assert!(shown.contains("different in what is hidden") && !shown.contains("hunter"), "{shown}");
+        assert!(shown.contains("changed in a redacted part") && !shown.contains("hunter"), "{shown}");
     }
     // As headers are written elsewhere, and as many tokens end.
     let url = "https://notes.example.com/mcp";
@@ -325,7 +322,10 @@ async fn what_is_private_stays_so_where_a_server_is_added_and_where_it_changes()
     // Nothing would be put in here.
     let words = ["--env", "X=token=secret:NOPE", "--", &program, &definitions, &calls];
     let buried = home.run(&[&["mcp", "add", "buried"][..], &words].concat()).await;
-    assert!(buried.code != 0 && buried.stderr.contains("`secret:NOPE` stands within"), "{buried:?}");
+    assert!(
+        buried.code != 0 && buried.stderr.contains("`secret:NOPE` is part of a longer text"),
+        "{buried:?}"
+    );
 }
 
 #[tokio::test]
@@ -360,11 +360,11 @@ async fn what_does_not_let_us_in_or_cannot_be_used_says_what_to_do() {
     assert!(ran.stderr.contains("portcullis secrets grant FAR '127.0.0.1:authorization'"), "{ran:?}");
     done(&home, &["secrets", "grant", "FAR", "127.0.0.1:authorization"]).await;
     let ran = home.run(&["mcp", "test", "far"]).await;
-    assert!(ran.stderr.contains("`Authorization` is not accepted there"), "{ran:?}");
+    assert!(ran.stderr.contains("rejects the `Authorization` header"), "{ran:?}");
     // A name that fits nowhere is not advised as a heading.
     let ran = home.run(&["mcp", "add", "bad name", "--", "echo"]).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-    assert!(ran.stderr.contains("no name for a server") && !ran.stderr.contains("[mcp."), "{ran:?}");
+    assert!(ran.stderr.contains("invalid server name") && !ran.stderr.contains("[mcp."), "{ran:?}");
 }
 
 #[tokio::test]
@@ -391,7 +391,7 @@ async fn a_name_can_be_given_and_effects_said() {
         (&json!("write"), &json!("shop"), &json!("allow"))
     );
     let ran = home.run(&["policy", "test", "local", "shop_settle"]).await;
-    assert!(ran.stdout.contains("by the settings of server `shop`"), "{ran:?}");
+    assert!(ran.stdout.contains("from the settings of server `shop`"), "{ran:?}");
     assert_eq!(home.run(&["policy", "test", "local", "shopping"]).await.code, 4);
     shop.configure(&home, "trust = \"always\"\ndecision = \"ask\"\ntools = { deny = [\"see\"] }");
     let codes = [("shop_pay", 3), ("shop_see", 4)];
@@ -401,17 +401,17 @@ async fn a_name_can_be_given_and_effects_said() {
     }
     assert!(done(&home, &["tools", "list"]).await.contains("shop_pay         destroy"));
     insta::assert_snapshot!(done(&home, &["policy", "list"]).await, @"
-    No rules; `[[policy]]` in the configuration makes one.
+    No rules yet. Add `[[policy]]` to the configuration.
 
-    DEFAULT              DECISION  WHERE NO RULE MATCHES
+    DEFAULT              DECISION  APPLIES TO
     default:read         allow     read local, read outside
     default:local-write  allow     create local, write local
     default:outside      ask       create outside, write outside
     default:destroy      ask       destroy local, destroy outside
-    server:ask           ask       what is let in of server `shop` (`mcp.shop.decision`)
+    server:ask           ask       trusted tools of server `shop` (`mcp.shop.decision`)
 
-    Tools of other servers do not go by what they do where no rule matches, but by `mcp.NAME.decision`: allow, once the server is trusted, unless it says otherwise.
-    What is out of a client's scope is denied before any rule, and so is a name that nobody knows.
+    Defaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead: allow by default, once the server is trusted.
+    Calls outside a client's scope and unknown tools are denied before any rule.
     ");
     shop.configure(&home, "rename = { pay = \"x y\", see = \"z\", a = \"z\" }");
     let ran = home.run(&["mcp", "list"]).await;
@@ -449,7 +449,7 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
         assert!(!said.contains(&token), "{said}");
     }
     // The hub has taken the new configuration, and started nothing.
-    hub.process.says("The changed configuration is in force").await;
+    hub.process.says("configuration reloaded").await;
     until_status(&home, "disabled").await;
     // Whoever wrote the project does not get it started by somebody who has not looked.
     for word in ["enable", "test", "disable", "enable"] {
@@ -474,10 +474,7 @@ async fn what_is_imported_is_not_started_before_somebody_looked() {
     let mut command = home.command(&["mcp", "import", "--json"]);
     command.current_dir(home.user().join("project"));
     let found = run(command, "").await.json();
-    assert_eq!(
-        found["files"][0]["skipped"][0]["why"], "a server of this name is configured already",
-        "{found}"
-    );
+    assert_eq!(found["files"][0]["skipped"][0]["why"], "a server of this name already exists", "{found}");
     let unreadable = &found["unreadable"][0];
     assert!(unreadable["path"].as_str().unwrap().ends_with(".cursor/mcp.json"), "{found}");
     assert!(!unreadable["why"].as_str().unwrap().is_empty(), "{found}");
@@ -503,13 +500,13 @@ async fn what_cannot_be_imported_is_left_out_and_the_rest_is_not() {
     };
     let dry = home.run(&["mcp", "import", &path, "--json"]).await.json();
     insta::assert_snapshot!(why(&dry), @r#"
-    "nowhere": "`mcp.nowhere.url` is no address of a server: relative URL without a base"
-    "part": "`mcp.part.url` is no address of a server: the part after `#` is never sent"
-    "odd": "the value of `X!Token` cannot be kept as a secret: `o.example.com:X!Token` is not a grant: the field is 1 to 64 letters, digits, `-`, `_` and `.`, like Authorization"
+    "nowhere": "`mcp.nowhere.url` is not a valid URL: relative URL without a base"
+    "part": "`mcp.part.url` is not a valid URL: the part after `#` is never sent; remove it"
+    "odd": "the value of `X!Token` cannot be stored as a secret: `o.example.com:X!Token` is not a grant: the field is 1 to 64 letters, digits, `-`, `_` and `.`, like Authorization"
     "#);
     let ran = home.run(&["mcp", "import", &path, "--only", "nonesuch"]).await;
     assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{ran:?}");
-    assert!(ran.stderr.contains("there are: `accepts`, `both`, `good`, `nowhere`, `odd`, `part`"), "{ran:?}");
+    assert!(ran.stderr.contains("found: `accepts`, `both`, `good`, `nowhere`, `odd`, `part`"), "{ran:?}");
     let ran = home.run(&["mcp", "import", &path, "--yes", "--json"]).await;
     let done = ran.json();
     let servers = &done["files"][0]["servers"];

@@ -2,14 +2,16 @@
 
 use crate::support::{home, http, names, request};
 use portcullis_core::Registry;
-use portcullis_testkit::http::{Connection, Event, Events, Reply, Request};
-use portcullis_testkit::process::Hub;
+use portcullis_testkit::process::HubProcess;
+use portcullis_testkit::raw_http::{
+    RawHttpConnection, RawHttpRequest, RawHttpResponse, RawSseEvent, RawSseReader,
+};
 use portcullis_testkit::{BoxedHub, conformance};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
-fn post(message: &Value, token: &str) -> Request {
-    Request::post("/mcp", message.to_string()).token(token)
+fn post(message: &Value, token: &str) -> RawHttpRequest {
+    RawHttpRequest::post("/mcp", message.to_string()).token(token)
 }
 
 fn list() -> Value {
@@ -17,17 +19,17 @@ fn list() -> Value {
 }
 
 /// Every way to use a session, with the status that each gets.
-async fn uses(hub: &Hub, token: &str, session: &str) -> [u16; 4] {
-    let named = |request: Request| request.token(token).header("Mcp-Session-Id", session);
-    let listed = named(Request::post("/mcp", list().to_string())).send(hub.address).await;
+async fn uses(hub: &HubProcess, token: &str, session: &str) -> [u16; 4] {
+    let named = |request: RawHttpRequest| request.token(token).header("Mcp-Session-Id", session);
+    let listed = named(RawHttpRequest::post("/mcp", list().to_string())).send(hub.address).await;
     let note = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    let noted = named(Request::post("/mcp", note.to_string())).send(hub.address).await;
-    let read = named(Request::get("/mcp").header("Accept", "text/event-stream")).bytes(hub.address);
-    let mut reading = Connection::open(hub.address).await;
+    let noted = named(RawHttpRequest::post("/mcp", note.to_string())).send(hub.address).await;
+    let read = named(RawHttpRequest::get("/mcp").header("Accept", "text/event-stream")).bytes(hub.address);
+    let mut reading = RawHttpConnection::open(hub.address).await;
     reading.send(&read).await.unwrap();
     let head = reading.head().await.unwrap();
     drop(reading);
-    let deleted = named(Request::new("DELETE", "/mcp")).send(hub.address).await;
+    let deleted = named(RawHttpRequest::new("DELETE", "/mcp")).send(hub.address).await;
     [listed.status(), noted.status(), head.status, deleted.status()]
 }
 
@@ -53,12 +55,12 @@ async fn a_session_belongs_to_one_client() {
     // Nothing of this has touched it.
     client.result("tools/list", json!({})).await;
     // Nor can a stranger send messages into another's legacy session.
-    let mut connection = Connection::open(hub.address).await;
-    let open = Request::get("/sse").token(&hub.token).bytes(hub.address);
+    let mut connection = RawHttpConnection::open(hub.address).await;
+    let open = RawHttpRequest::get("/sse").token(&hub.token).bytes(hub.address);
     connection.send(&open).await.unwrap();
     connection.head().await.unwrap();
-    let endpoint = Events::of(connection).next().await.unwrap().data;
-    let taken = Request::post(endpoint, list().to_string()).token(&stranger).send(hub.address).await;
+    let endpoint = RawSseReader::of(connection).next().await.unwrap().data;
+    let taken = RawHttpRequest::post(endpoint, list().to_string()).token(&stranger).send(hub.address).await;
     assert_eq!(taken.status(), 404, "{}", taken.text());
 }
 
@@ -68,7 +70,7 @@ async fn curl_needs_no_session() {
     let hub = home.serve().await;
     // As `curl -d` sends it: form data by name, anything accepted, no version.
     let message = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    let mut connection = Connection::open(hub.address).await;
+    let mut connection = RawHttpConnection::open(hub.address).await;
     let bytes = format!(
         "POST /mcp HTTP/1.1\r\nHost: {}\r\nUser-Agent: curl/8\r\nAccept: */*\r\nAuthorization: Bearer {}\r\n\
          Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{message}",
@@ -90,20 +92,20 @@ async fn curl_needs_no_session() {
 }
 
 /// Reads a session's stream, from the start or from after an event.
-async fn events(address: SocketAddr, token: &str, session: &str, last: Option<&str>) -> Events {
-    let mut request = Request::get("/mcp").token(token).header("Accept", "text/event-stream");
+async fn events(address: SocketAddr, token: &str, session: &str, last: Option<&str>) -> RawSseReader {
+    let mut request = RawHttpRequest::get("/mcp").token(token).header("Accept", "text/event-stream");
     request = request.header("Mcp-Session-Id", session);
     if let Some(last) = last {
         request = request.header("Last-Event-ID", last);
     }
-    let mut connection = Connection::open(address).await;
+    let mut connection = RawHttpConnection::open(address).await;
     connection.send(&request.bytes(address)).await.unwrap();
     assert_eq!(connection.head().await.unwrap().status, 200);
-    Events::of(connection)
+    RawSseReader::of(connection)
 }
 
 /// Returns the next event that is a message.
-async fn message(events: &mut Events) -> (Event, Value) {
+async fn message(events: &mut RawSseReader) -> (RawSseEvent, Value) {
     loop {
         let event = events.next().await.expect("another event");
         if !event.data.is_empty() {
@@ -115,7 +117,7 @@ async fn message(events: &mut Events) -> (Event, Value) {
 
 async fn open_session(address: SocketAddr, token: &str) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
-    let reply: Reply = post(&request(1, "initialize", params), token).send(address).await;
+    let reply: RawHttpResponse = post(&request(1, "initialize", params), token).send(address).await;
     reply.head.header("mcp-session-id").unwrap().to_owned()
 }
 
@@ -170,11 +172,11 @@ async fn an_answer_waits_for_a_client_that_comes_back() {
     let address = boxed.listen(0).await.unwrap();
     let session = open_session(address, "any").await;
     let call = request(7, "tools/call", json!({ "name": "test_reconnection", "arguments": {} }));
-    let mut connection = Connection::open(address).await;
+    let mut connection = RawHttpConnection::open(address).await;
     let bytes = post(&call, "any").header("Mcp-Session-Id", &session).bytes(address);
     connection.send(&bytes).await.unwrap();
     assert!(connection.head().await.unwrap().is_event_stream());
-    let mut stream = Events::of(connection);
+    let mut stream = RawSseReader::of(connection);
     let mut last = None;
     while let Some(event) = stream.next().await {
         assert!(!event.data.contains("\"id\":7"), "the stream is closed before the answer");
@@ -185,8 +187,8 @@ async fn an_answer_waits_for_a_client_that_comes_back() {
     assert_eq!(answer["id"], 7);
     assert_eq!(answer["result"]["isError"], false);
     // A stream that nobody knows is gone.
-    let mut lost = Connection::open(address).await;
-    let request = Request::get("/mcp").header("Accept", "text/event-stream");
+    let mut lost = RawHttpConnection::open(address).await;
+    let request = RawHttpRequest::get("/mcp").header("Accept", "text/event-stream");
     let request = request.header("Mcp-Session-Id", &session).header("Last-Event-ID", "s99-1");
     assert_eq!(lost.exchange(&request).await.status(), 404);
 }
@@ -196,7 +198,8 @@ async fn the_newest_revision_only_posts() {
     let home = home();
     let hub = home.serve().await;
     for method in ["GET", "DELETE"] {
-        let request = Request::new(method, "/mcp").token(&hub.token).header("Accept", "text/event-stream");
+        let request =
+            RawHttpRequest::new(method, "/mcp").token(&hub.token).header("Accept", "text/event-stream");
         let reply = request.header("MCP-Protocol-Version", "2026-07-28").send(hub.address).await;
         assert_eq!((reply.status(), reply.head.header("allow")), (405, Some("POST")), "{method}");
     }

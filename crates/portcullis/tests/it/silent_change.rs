@@ -1,21 +1,21 @@
 //! A server that changes what it offers and does not say so.
 
-use crate::shop::{Shop, done, tool};
+use crate::changing_server::{Shop, done, tool};
 use crate::support::{home, http, text};
 use crate::upstream::sees;
-use portcullis_testkit::http::{Connection, Request};
-use portcullis_testkit::process::{Home, Hub};
+use portcullis_testkit::process::{HubProcess, TestHome};
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest};
 use portcullis_testkit::wait::until;
 use serde_json::json;
 
-async fn waiting(hub: &Hub) -> String {
-    let mut connection = Connection::open(hub.address).await;
-    let page = connection.exchange(&Request::get("/metrics").token(&hub.token)).await.text();
+async fn waiting(hub: &HubProcess) -> String {
+    let mut connection = RawHttpConnection::open(hub.address).await;
+    let page = connection.exchange(&RawHttpRequest::get("/metrics").token(&hub.token)).await.text();
     let name = "portcullis_upstream_quarantined_tools{server=\"shop\"} ";
     page.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{page}")).to_owned()
 }
 
-async fn doctor(home: &Home) -> String {
+async fn doctor(home: &TestHome) -> String {
     let said = home.run(&["doctor"]).await.stdout;
     said.lines().filter(|line| line.contains(" servers ")).map(|line| format!("{line}\n")).collect()
 }
@@ -35,7 +35,7 @@ async fn a_change_that_nobody_told_of_is_noticed() {
         let mut client = http(&hub, "2025-11-25").await;
         sees(&mut client, "shop_pay").await;
         assert_eq!(text(&client.call("shop_pay", json!({})).await), "called pay");
-        until("the hub says so", async || doctor(&home).await.contains("nothing waits").then_some(())).await;
+        until("the hub says so", async || doctor(&home).await.contains("no problems").then_some(())).await;
         assert_eq!(waiting(&hub).await, "0");
         shop.offers(&changed);
         worlds.push((home, shop, hub, client));
@@ -49,17 +49,17 @@ async fn a_change_that_nobody_told_of_is_noticed() {
     assert_eq!(shop.calls(), ["pay", "see"]);
     let told = until("doctor says so", async || {
         let told = doctor(&home).await;
-        told.contains("wait until").then_some(told)
+        told.contains("to review").then_some(told)
     })
     .await;
     assert_eq!(
         told,
-        "warning  servers    `shop`: 1 wait until you look: tool pay; `portcullis mcp trust shop --diff`\n"
+        "warning  servers    `shop`: 1 to review: tool pay; run `portcullis mcp trust shop --diff`\n"
     );
 
     assert_eq!(waiting(&late_hub).await, "0");
     assert_eq!(text(&late.call("shop_pay", json!({})).await), "called pay");
-    assert_eq!((late_shop.calls().len(), doctor(&late_home).await.contains("nothing waits")), (2, true));
+    assert_eq!((late_shop.calls().len(), doctor(&late_home).await.contains("no problems")), (2, true));
 }
 
 #[tokio::test]

@@ -4,11 +4,11 @@
 //! of every way is searched for any ten characters in a row of any of these forms.
 
 mod leaks;
-mod ways;
+mod output_paths;
 
 use crate::support::home;
-use leaks::{Leak, Tier, leaks, secrets};
-use portcullis_testkit::process::{Home, UNHURRIED, run};
+use leaks::{LeakCase, LeakTier, leaks, secrets};
+use portcullis_testkit::process::{TestHome, UNHURRIED, run};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
@@ -21,7 +21,7 @@ const AROUND: &str = "https://api.test/v1?key= git clone https://x: @host/r.git 
 
 /// Finds leaks in bytes.
 struct Search<'l> {
-    leaks: &'l [Leak],
+    leaks: &'l [LeakCase],
     /// Which leaks a piece is part of.
     pieces: HashMap<&'l [u8], Vec<usize>>,
     /// Whether a piece that begins so may be there. Most are not, and this is soon known.
@@ -39,7 +39,7 @@ fn place(piece: &[u8]) -> usize {
 }
 
 impl<'l> Search<'l> {
-    fn new(leaks: &'l [Leak]) -> Search<'l> {
+    fn new(leaks: &'l [LeakCase]) -> Search<'l> {
         let around: BTreeSet<&[u8]> = AROUND.as_bytes().windows(SHARED_BYTES).collect();
         let (mut pieces, mut short) = (HashMap::<_, Vec<usize>>::new(), Vec::new());
         for (at, leak) in leaks.iter().enumerate() {
@@ -136,7 +136,7 @@ impl Captured {
     fn count(&self, search: &Search<'_>) -> BTreeMap<&'static str, (Vec<usize>, Vec<usize>)> {
         let count = |(way, sink): (&&'static str, &Sink)| {
             let told = search.told(&sink.bytes).into_iter();
-            let (must, should) = told.partition(|at| search.leaks[*at].tier == Tier::Must);
+            let (must, should) = told.partition(|at| search.leaks[*at].tier == LeakTier::Must);
             (*way, (must, should))
         };
         self.0.iter().map(count).collect()
@@ -145,7 +145,7 @@ impl Captured {
     /// The figures: of what must not be told nothing is, by any way, and of what should not be little.
     fn check(&self, search: &Search<'_>) -> Result<String, String> {
         let (mut report, mut bad) = (String::new(), false);
-        let shoulds = search.leaks.iter().filter(|leak| leak.tier == Tier::Should).count();
+        let shoulds = search.leaks.iter().filter(|leak| leak.tier == LeakTier::Should).count();
         for (way, (must, should)) in self.count(search) {
             let sink = &self.0[way];
             let (sent, bytes) = (sink.sent, sink.bytes.len());
@@ -168,7 +168,7 @@ impl Captured {
 }
 
 /// Returns a home whose files, prompts and names hold the leaks, and whose store holds the secrets, or none.
-async fn home_with(leaks: &[Leak], secrets: &[(String, String)], logging: &str) -> Home {
+async fn home_with(leaks: &[LeakCase], secrets: &[(String, String)], logging: &str) -> TestHome {
     let home = home();
     // What is not registered may be recognised by its shape; that is not what is tested here.
     let shapes = "[redaction]\ntoken_shapes = false\n";
@@ -202,14 +202,14 @@ fn files_below(folder: &Path, found: &mut Vec<(String, Vec<u8>)>) {
 }
 
 /// Everything that is on disk, but for what the test itself put there.
-fn at_rest(home: &Home) -> Vec<u8> {
+fn at_rest(home: &TestHome) -> Vec<u8> {
     let mut found = Vec::new();
     files_below(&home.path(), &mut found);
     files_below(&home.user(), &mut found);
     let (files, prompts) = (home.files(), home.path().join("prompts"));
     let mine = |path: &str| Path::new(path).starts_with(&files) || Path::new(path).starts_with(&prompts);
     found.retain(|(path, _)| !mine(path));
-    assert!(found.iter().any(|(path, _)| path.ends_with("secrets.pcs") || path.contains("audit")));
+    assert!(found.iter().any(|(path, _)| path.ends_with("portcullis.db") || path.contains("audit")));
     found.into_iter().flat_map(|(path, bytes)| [path.into_bytes(), bytes].concat()).collect()
 }
 
@@ -222,21 +222,21 @@ enum Ways {
 }
 
 /// Sends every leak by these ways.
-async fn send(ways: Ways, leaks: &[Leak], secrets: &[(String, String)]) -> Captured {
+async fn send(ways: Ways, leaks: &[LeakCase], secrets: &[(String, String)]) -> Captured {
     let home = home_with(leaks, secrets, "text").await;
     let mut captured = Captured::default();
     let mut hub = home.serve().await;
     if ways != Ways::RefusalsAndCommands {
-        ways::calls(&hub, leaks, &mut captured).await;
-        ways::lists(&hub, leaks, &mut captured).await;
-        ways::notices(&home, &hub, leaks, &mut captured).await;
-        ways::stream(&hub, leaks, &mut captured).await;
+        output_paths::calls(&hub, leaks, &mut captured).await;
+        output_paths::lists(&hub, leaks, &mut captured).await;
+        output_paths::notices(&home, &hub, leaks, &mut captured).await;
+        output_paths::stream(&hub, leaks, &mut captured).await;
     }
     if ways != Ways::Calls {
-        ways::refusals(&hub, leaks, &mut captured).await;
-        ways::commands(&home, leaks, &mut captured).await;
+        output_paths::refusals(&hub, leaks, &mut captured).await;
+        output_paths::commands(&home, leaks, &mut captured).await;
     }
-    ways::operators(&hub, leaks.len(), &mut captured).await;
+    output_paths::operators(&hub, leaks.len(), &mut captured).await;
     let proc = format!("/proc/{}", hub.process.pid());
     for name in ["cmdline", "environ"] {
         let read = match std::fs::read(format!("{proc}/{name}")) {
@@ -280,7 +280,7 @@ async fn no_log_in_json_tells_a_secret() {
     let search = Search::new(&leaks);
     let home = home_with(&[], &secrets, "json").await;
     let (mut captured, mut hub) = (Captured::default(), home.serve().await);
-    ways::refusals(&hub, &leaks, &mut captured).await;
+    output_paths::refusals(&hub, &leaks, &mut captured).await;
     hub.process.stop().await;
     let log = hub.process.stderr();
     assert!(log.lines().count() > leaks.len());

@@ -2,7 +2,7 @@
 
 use crate::support::{names, text};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::Home;
+use portcullis_testkit::process::TestHome;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const MANY: usize = 255;
 const BIG: usize = 100 * 1024;
 
 /// Puts into a home what the assertions look for.
-pub(crate) fn fill(home: &Home) {
+pub(crate) fn fill(home: &TestHome) {
     home.write("hello.md", "# Hello\n");
     home.write("watched.txt", "before");
     home.write("picture.bin", [0xff, 0xfe, 0x00]);
@@ -25,7 +25,7 @@ pub(crate) fn fill(home: &Home) {
 }
 
 /// The one set of assertions.
-pub(crate) async fn standard_assertions(client: &mut McpClient, home: &Home) {
+pub(crate) async fn standard_assertions(client: &mut McpClient, home: &TestHome) {
     lifecycle(client).await;
     tools(client).await;
     calls(client).await;
@@ -58,28 +58,28 @@ async fn lifecycle(client: &mut McpClient) {
             result["supportedVersions"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
         assert_eq!(supported, ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]);
     }
-    envelope(client, &result, Kept::Yes);
+    envelope(client, &result, CachePolicy::Yes);
 }
 
 /// Whether a client may keep a result.
 #[derive(PartialEq)]
-enum Kept {
+enum CachePolicy {
     Yes,
     No,
 }
 
 /// The newest revision says of every result what it is; the older ones must not see any of that.
-fn envelope(client: &McpClient, result: &Value, kept: Kept) {
+fn envelope(client: &McpClient, result: &Value, kept: CachePolicy) {
     let is_newest = client.is_newest();
     assert_eq!(result.get("resultType"), is_newest.then(|| json!("complete")).as_ref(), "{result}");
-    let cacheable = is_newest && kept == Kept::Yes;
+    let cacheable = is_newest && kept == CachePolicy::Yes;
     assert_eq!(result.get("cacheScope"), cacheable.then(|| json!("private")).as_ref(), "{result}");
     assert_eq!(result.get("ttlMs").is_some_and(Value::is_u64), cacheable, "{result}");
 }
 
 async fn tools(client: &mut McpClient) {
     let listed = client.result("tools/list", json!({})).await;
-    envelope(client, &listed, Kept::Yes);
+    envelope(client, &listed, CachePolicy::Yes);
     let expected: Vec<Value> = portcullis::surface::current()
         .unwrap()
         .into_iter()
@@ -98,7 +98,7 @@ async fn tools(client: &mut McpClient) {
 async fn calls(client: &mut McpClient) {
     let read = client.call("workspace_read", json!({ "path": "hello.md" })).await;
     assert_eq!((text(&read), &read["isError"]), ("# Hello\n", &json!(false)));
-    envelope(client, &read, Kept::No);
+    envelope(client, &read, CachePolicy::No);
 
     let listed = client.call("workspace_list", json!({ "path": "." })).await;
     assert_eq!(listed["structuredContent"]["entries"][0]["name"], "many");
@@ -126,7 +126,7 @@ async fn calls(client: &mut McpClient) {
     assert_eq!(client.refused("tools/call", list).await, -32602);
 }
 
-async fn big(client: &mut McpClient, home: &Home) {
+async fn big(client: &mut McpClient, home: &TestHome) {
     let content: String = (0..BIG).map(|n| char::from(b'a' + (n % 23) as u8)).collect();
     let written = client.call("workspace_write", json!({ "path": "big.txt", "content": content })).await;
     assert_eq!(written["structuredContent"]["bytes"], BIG, "{}", text(&written));
@@ -137,11 +137,11 @@ async fn big(client: &mut McpClient, home: &Home) {
 
 async fn prompts(client: &mut McpClient) {
     let listed = client.result("prompts/list", json!({})).await;
-    envelope(client, &listed, Kept::Yes);
+    envelope(client, &listed, CachePolicy::Yes);
     assert_eq!(names(&listed["prompts"]), ["greet"]);
     assert_eq!(listed["prompts"][0]["arguments"][0]["name"], "who");
     let got = client.result("prompts/get", json!({ "name": "greet", "arguments": { "who": "Ada" } })).await;
-    envelope(client, &got, Kept::No);
+    envelope(client, &got, CachePolicy::No);
     assert_eq!(got["messages"][0]["content"]["text"], "Say hello to Ada.\n");
     assert_eq!(client.refused("prompts/get", json!({ "name": "greet" })).await, -32602);
     assert_eq!(client.refused("prompts/get", json!({ "name": "no_such" })).await, -32602);
@@ -153,7 +153,7 @@ async fn completion(client: &mut McpClient) {
     let completed = client.result("completion/complete", of(prompt, "who", "W")).await;
     assert_eq!(completed["completion"]["values"], json!(["World", "Wilma"]), "{completed}");
     let templates = client.result("resources/templates/list", json!({})).await;
-    envelope(client, &templates, Kept::Yes);
+    envelope(client, &templates, CachePolicy::Yes);
     let template = templates["resourceTemplates"][0]["uriTemplate"].as_str().unwrap();
     let file = json!({ "type": "ref/resource", "uri": template });
     let completed = client.result("completion/complete", of(file, "path", "hel")).await;
@@ -167,7 +167,7 @@ async fn resources(client: &mut McpClient) {
     let (mut uris, mut pages, mut params) = (Vec::new(), 0, json!({}));
     loop {
         let page = client.result("resources/list", params).await;
-        envelope(client, &page, Kept::Yes);
+        envelope(client, &page, CachePolicy::Yes);
         let items = page["resources"].as_array().unwrap();
         uris.extend(items.iter().map(|item| item["uri"].as_str().unwrap().to_owned()));
         pages += 1;
@@ -181,7 +181,7 @@ async fn resources(client: &mut McpClient) {
     assert_eq!(uris.iter().collect::<BTreeSet<_>>().len(), uris.len(), "none twice");
     let uri = uri_of(&uris, "hello.md");
     let read = client.result("resources/read", json!({ "uri": uri })).await;
-    envelope(client, &read, Kept::Yes);
+    envelope(client, &read, CachePolicy::Yes);
     assert_eq!(read["contents"], json!([{ "uri": uri, "mimeType": "text/markdown", "text": "# Hello\n" }]));
     let bytes = client.result("resources/read", json!({ "uri": uri_of(&uris, "picture.bin") })).await;
     assert_eq!(bytes["contents"][0]["blob"], "//4A");
@@ -197,7 +197,7 @@ fn uri_of<'a>(uris: &'a [String], name: &str) -> &'a str {
 }
 
 /// A real change of a real file is told to who asked for it.
-async fn changes(client: &mut McpClient, home: &Home) {
+async fn changes(client: &mut McpClient, home: &TestHome) {
     let listed = client.result("resources/list", json!({})).await;
     let uri = listed["resources"].as_array().unwrap().iter().find(|item| item["name"] == "hello.md").unwrap()
         ["uri"]

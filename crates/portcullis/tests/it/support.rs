@@ -1,24 +1,24 @@
 //! What most tests begin with.
 
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub, Talking};
+use portcullis_testkit::process::{HubProcess, StdioProcess, TestHome};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The program under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_portcullis");
 
-pub(crate) fn home() -> Home {
-    Home::new(BINARY)
+pub(crate) fn home() -> TestHome {
+    TestHome::new(BINARY)
 }
 
 /// Starts `--mcp` on a home: the hub itself, or a bridge to the one that runs there.
-pub(crate) fn stdio(home: &Home, revision: &'static str) -> McpClient {
-    McpClient::lines(Talking::start(home.command(&["--mcp"])), revision)
+pub(crate) fn stdio(home: &TestHome, revision: &'static str) -> McpClient {
+    McpClient::lines(StdioProcess::start(home.command(&["--mcp"])), revision)
 }
 
 /// Opens a session over streamable HTTP.
-pub(crate) async fn http(hub: &Hub, revision: &'static str) -> McpClient {
+pub(crate) async fn http(hub: &HubProcess, revision: &'static str) -> McpClient {
     let mut client = McpClient::http(hub.address, &hub.token, revision).await;
     if !client.is_newest() {
         client.initialize(json!({})).await;
@@ -72,7 +72,8 @@ const SEEN: [&str; 4] = [
 /// Returns the first character that a terminal obeys, or that nobody sees. Lines end, some of them as on Windows.
 pub(crate) fn unseen(text: &str) -> Option<char> {
     let text = SEEN.iter().fold(text.replace("\r\n", "\n"), |text, seen| text.replace(seen, ""));
-    let is_unseen =
-        |c: &char| (c.is_control() && !"\n\t".contains(*c)) || portcullis_core::text::is_invisible(*c);
+    let is_unseen = |c: &char| {
+        (c.is_control() && !"\n\t".contains(*c)) || portcullis_core::hidden_chars::is_invisible(*c)
+    };
     text.chars().find(is_unseen)
 }

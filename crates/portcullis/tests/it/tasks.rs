@@ -3,8 +3,8 @@
 use crate::support::{home, http, request, stdio, text};
 use crate::upstream::{sees, serving};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub, run};
-use portcullis_testkit::tasked;
+use portcullis_testkit::process::{HubProcess, TestHome, run};
+use portcullis_testkit::task_server;
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const BOTH: [&str; 2] = ["2025-11-25", "2026-07-28"];
 #[test]
 #[ignore = "this is the server that the other tests start"]
 fn serves() {
-    tasked::serve(&std::env::var("REVISION").unwrap(), std::env::var("SAYS_NOTHING").is_err()).unwrap();
+    task_server::serve(&std::env::var("REVISION").unwrap(), std::env::var("SAYS_NOTHING").is_err()).unwrap();
 }
 
 fn server(revision: &str, more: &str) -> String {
@@ -29,7 +29,7 @@ fn server_in(environment: &str, more: &str) -> String {
 }
 
 /// Starts the hub before such a server, and returns it with a client of the older era that sees what the server has.
-async fn begun(home: &Home, theirs: &str, more: &str, offers: Value) -> (Hub, McpClient) {
+async fn begun(home: &TestHome, theirs: &str, more: &str, offers: Value) -> (HubProcess, McpClient) {
     let hub = serving(home, &[server(theirs, more)]).await;
     let mut client = stdio(home, "2025-11-25");
     client.initialize(offers).await;

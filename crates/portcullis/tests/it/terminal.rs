@@ -1,7 +1,7 @@
 //! What strangers write neither moves a cursor nor hides anything, in logs and in what commands print.
 
 use crate::support::{corpus, home, http, shared, unseen};
-use portcullis_core::text::is_invisible;
+use portcullis_core::hidden_chars::is_invisible;
 use portcullis_testkit::process::{UNHURRIED, run};
 use serde_json::json;
 

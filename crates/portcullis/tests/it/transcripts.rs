@@ -1,14 +1,14 @@
 //! Calls through the gate: what the client gets, what is recorded, what is counted.
 
 use portcullis_core::{Effect, EffectSet, Pattern, Scope, ToolView};
-use portcullis_guard::{Policy, RateSettings, Rule, Verdict, When};
+use portcullis_guard::{Policy, PolicyRule, RateSettings, RuleAction, RuleSchedule};
 use portcullis_testkit::BoxedRules;
 use portcullis_testkit::transcript::check;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-fn rule(tools: &str, decision: Verdict) -> BoxedRules {
-    let rule = Rule {
+fn rule(tools: &str, decision: RuleAction) -> BoxedRules {
+    let rule = PolicyRule {
         name: "policy[0]".to_owned(),
         clients: Pattern::any(),
         tools: Pattern::new(&[tools]).unwrap(),
@@ -16,7 +16,7 @@ fn rule(tools: &str, decision: Verdict) -> BoxedRules {
         effects: None,
         reach: None,
         labels: None,
-        when: When::default(),
+        when: RuleSchedule::default(),
         decision,
     };
     BoxedRules { policy: Policy { rules: vec![rule], ..Policy::default() }, ..BoxedRules::default() }
@@ -110,7 +110,7 @@ async fn an_unknown_tool_and_a_hidden_one_look_the_same() {
 
 #[tokio::test]
 async fn a_rule_hides_a_tool() {
-    insta::assert_snapshot!(check(rule("memory_*", Verdict::Deny), &["memory_read {}"]).await, @r#"
+    insta::assert_snapshot!(check(rule("memory_*", RuleAction::Deny), &["memory_read {}"]).await, @r#"
     > memory_read {}
     error: {"code":-32602,"message":"Unknown tool: memory_read"}
     audit: phase=begin effect=read
@@ -149,7 +149,7 @@ async fn too_many_calls_are_told_to_wait() {
 #[tokio::test]
 async fn who_cannot_be_asked_is_told_so() {
     let call = r#"workspace_write {"path": "a.md", "content": "x"}"#;
-    let mut rules = rule("workspace_write", Verdict::Ask);
+    let mut rules = rule("workspace_write", RuleAction::Ask);
     rules.approval_times.wait = Duration::ZERO;
     insta::assert_snapshot!(check(rules, &[call]).await, @r#"
     > workspace_write {"path": "a.md", "content": "x"}

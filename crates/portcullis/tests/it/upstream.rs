@@ -1,9 +1,9 @@
 //! Other servers behind the real program: what is passed on, what goes wrong, and what is left behind.
 
 use crate::support::{home, http, names, request, stdio, text};
-use portcullis_testkit::fault;
+use portcullis_testkit::faulty_server;
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, Hub, UNHURRIED, run};
+use portcullis_testkit::process::{HubProcess, TestHome, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use rustix::process::{Pid, Signal, test_kill_process};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 #[test]
 #[ignore = "this is the server that the other tests start"]
 fn serves() {
-    fault::serve(&std::env::var("REVISION").unwrap_or_else(|_| "2025-11-25".to_owned())).unwrap();
+    faulty_server::serve(&std::env::var("REVISION").unwrap_or_else(|_| "2025-11-25".to_owned())).unwrap();
 }
 
 /// Returns a section of the configuration that starts such a server.
@@ -25,7 +25,7 @@ pub(crate) fn server(name: &str, more: &str) -> String {
     )
 }
 
-pub(crate) async fn serving(home: &Home, servers: &[String]) -> Hub {
+pub(crate) async fn serving(home: &TestHome, servers: &[String]) -> HubProcess {
     home.configure(&format!("{UNHURRIED}\n{}", servers.join("\n")));
     home.serve().await
 }
@@ -81,12 +81,12 @@ async fn nothing_is_lost_on_the_way() {
     });
     let raw = run(home.command(&["--mcp"]), &format!("{line}\n")).await;
     for kept in [r#""big":12345678901234567890123"#, r#""small":1.0"#, r#""x":1.50"#] {
-        assert!(fault::EXACT.contains(kept) && raw.stdout.contains(kept), "{kept}: {}", raw.stdout);
+        assert!(faulty_server::EXACT.contains(kept) && raw.stdout.contains(kept), "{kept}: {}", raw.stdout);
     }
     // What an error says besides its message likewise.
     line["params"]["name"] = "far_refuse".into();
     let raw = run(home.command(&["--mcp"]), &format!("{line}\n")).await;
-    let kept = format!(r#""code":-32050,"message":"not today","data":{}}}"#, fault::EXACT_DATA);
+    let kept = format!(r#""code":-32050,"message":"not today","data":{}}}"#, faulty_server::EXACT_DATA);
     assert!(raw.stdout.contains(&kept), "{}", raw.stdout);
     client.result("tools/call", call).await;
     let seen = client.call("far_seen", json!({})).await;

@@ -1,7 +1,7 @@
 //! A vault and the real program: what is told before anything is used, and one note from end to end.
 
 use crate::support::{home, stdio, text};
-use portcullis_testkit::process::{Home, UNHURRIED, run};
+use portcullis_testkit::process::{TestHome, UNHURRIED, run};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ fn git(folder: &Path, args: &[&str]) {
 }
 
 /// Makes an empty repository beside the home, and a configuration that syncs with it.
-fn synced() -> Home {
+fn synced() -> TestHome {
     let home = home();
     git(&home.user(), &["init", "-q", "--bare", "-b", "main", "notes.git"]);
     let repo = home.user().join("notes.git");
@@ -27,7 +27,7 @@ fn synced() -> Home {
 }
 
 /// Returns what `doctor` says of the vault: status, and all its words.
-async fn doctor(home: &Home, path: Option<&str>) -> (String, String) {
+async fn doctor(home: &TestHome, path: Option<&str>) -> (String, String) {
     let mut command = home.command(&["doctor", "--json"]);
     if let Some(path) = path {
         command.env("PATH", path);
@@ -44,7 +44,7 @@ async fn doctor(home: &Home, path: Option<&str>) -> (String, String) {
 async fn doctor_says_what_is_missing() {
     let plain = home();
     let (status, words) = doctor(&plain, None).await;
-    assert!(status == "ok" && words.starts_with("off; `[vault]`"), "{words}");
+    assert!(status == "ok" && words.starts_with("off; add `[vault]`"), "{words}");
 
     let home = synced();
     let (status, words) = doctor(&home, None).await;
@@ -60,7 +60,7 @@ async fn doctor_says_what_is_missing() {
     let vault = home.path().join("vault");
     std::fs::write(vault.join("note.md"), "x").unwrap();
     let (status, words) = doctor(&home, None).await;
-    assert!(status == "problem" && words.contains("is no git repository"), "{words}");
+    assert!(status == "problem" && words.contains("is not a git repository"), "{words}");
     git(&vault, &["init", "-q"]);
     git(&vault, &["config", "filter.x.clean", "touch /tmp/x"]);
     let (status, words) = doctor(&home, None).await;

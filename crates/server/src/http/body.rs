@@ -1,6 +1,6 @@
-//! The body of a request, read whole: with a bound on its size and on the time that it takes.
+//! Reads a request body, with bounds on size and time.
 
-use super::reply::{plain, rpc_error};
+use super::response::{plain, rpc_error};
 use crate::hub::Hub;
 use axum::BoxError;
 use axum::body::HttpBody;
@@ -10,14 +10,14 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use portcullis_core::Limit;
 use portcullis_wire::RpcError;
-use portcullis_wire::room::{LARGE_BYTES, Room};
+use portcullis_wire::mapped_buffer::{LARGE_BYTES, MappedBuffer};
 
-/// What a body can be read from.
+/// A body that can be read.
 pub(super) trait Readable: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin {}
 
 impl<B: HttpBody<Data = Bytes, Error: Into<BoxError>> + Unpin> Readable for B {}
 
-/// Reads a body.
+/// Reads the whole body.
 pub(super) async fn read_body(hub: &Hub, body: impl Readable) -> Result<Bytes, Response> {
     let bytes_max = hub.limits.body_bytes_max;
     let too_large = || {
@@ -25,17 +25,14 @@ pub(super) async fn read_body(hub: &Hub, body: impl Readable) -> Result<Bytes, R
         let reason = format!("the body is larger than {bytes_max} bytes");
         Err(rpc_error(&hub.outgoing, StatusCode::PAYLOAD_TOO_LARGE, None, RpcError::invalid_request(&reason)))
     };
-    // A length that is too large is refused as it is announced, not when all of it has come.
+    // A `Content-Length` over the limit is refused before the body arrives.
     if body.size_hint().lower() > bytes_max as u64 {
         return too_large();
     }
     match tokio::time::timeout(hub.limits.body_within, collect(Limited::new(body, bytes_max))).await {
         Err(_) => {
             Limit::BodyTime.hit();
-            Err(plain(
-                StatusCode::REQUEST_TIMEOUT,
-                "the body did not arrive in time; send it again, faster\n",
-            ))
+            Err(plain(StatusCode::REQUEST_TIMEOUT, "the request body timed out; send it again, faster\n"))
         }
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(error)) if error.is::<LengthLimitError>() => too_large(),
@@ -43,9 +40,9 @@ pub(super) async fn read_body(hub: &Hub, body: impl Readable) -> Result<Bytes, R
     }
 }
 
-/// Reads to the end that the length tells. Waiting for the end itself would take the connection another turn.
+/// Reads as many bytes as `Content-Length` says. Waiting for the end of the stream would cost another poll.
 async fn collect(mut body: Limited<impl Readable>) -> Result<Bytes, BoxError> {
-    // What was announced is within the bound, and costs nothing before it comes.
+    // The announced length is within the limit, and its memory is committed only when bytes arrive.
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(0);
     let (mut first, mut all) = (Bytes::new(), None);
     while !body.is_end_stream()
@@ -53,45 +50,45 @@ async fn collect(mut body: Limited<impl Readable>) -> Result<Bytes, BoxError> {
     {
         match frame?.into_data() {
             Ok(data) if first.is_empty() && all.is_none() => first = data,
-            // Piece by piece: all of them and the whole together would be there twice.
+            // Appended chunk by chunk: collecting them first would hold the body twice.
             Ok(data) => {
                 let all = all.get_or_insert_with(|| {
-                    let mut all = Pieces::with_room(announced.max(first.len() + data.len()));
+                    let mut all = BodyBuffer::with_room(announced.max(first.len() + data.len()));
                     all.add(&std::mem::take(&mut first));
                     all
                 });
                 all.add(&data);
             }
-            // Trailers tell nothing here.
+            // Trailers are ignored.
             Err(_) => {}
         }
     }
-    Ok(all.map_or(first, Pieces::into_bytes))
+    Ok(all.map_or(first, BodyBuffer::into_bytes))
 }
 
-/// The pieces of a body, one after the other.
-enum Pieces {
+/// The buffer of a body.
+enum BodyBuffer {
     Few(Vec<u8>),
-    Large(Room),
+    Large(MappedBuffer),
 }
 
-impl Pieces {
-    fn with_room(bytes: usize) -> Pieces {
+impl BodyBuffer {
+    fn with_room(bytes: usize) -> BodyBuffer {
         if bytes > LARGE_BYTES
-            && let Some(room) = Room::new(bytes)
+            && let Some(room) = MappedBuffer::new(bytes)
         {
-            return Pieces::Large(room);
+            return BodyBuffer::Large(room);
         }
-        Pieces::Few(Vec::with_capacity(bytes))
+        BodyBuffer::Few(Vec::with_capacity(bytes))
     }
 
     fn add(&mut self, piece: &[u8]) {
         match self {
-            Pieces::Few(all) => all.extend_from_slice(piece),
-            Pieces::Large(room) => {
+            BodyBuffer::Few(all) => all.extend_from_slice(piece),
+            BodyBuffer::Large(room) => {
                 if !room.add(piece) {
-                    // Longer than it said that it was.
-                    *self = Pieces::Few([room.as_ref(), piece].concat());
+                    // Longer than announced.
+                    *self = BodyBuffer::Few([room.as_ref(), piece].concat());
                 }
             }
         }
@@ -99,8 +96,8 @@ impl Pieces {
 
     fn into_bytes(self) -> Bytes {
         match self {
-            Pieces::Few(all) => all.into(),
-            Pieces::Large(room) => Bytes::from_owner(room),
+            BodyBuffer::Few(all) => all.into(),
+            BodyBuffer::Large(room) => Bytes::from_owner(room),
         }
     }
 }
@@ -112,9 +109,9 @@ mod tests {
     use futures::stream;
 
     fn gathered(room: usize, pieces: &[Vec<u8>]) -> (bool, Bytes) {
-        let mut all = Pieces::with_room(room);
+        let mut all = BodyBuffer::with_room(room);
         pieces.iter().for_each(|piece| all.add(piece));
-        (matches!(all, Pieces::Large(_)), all.into_bytes())
+        (matches!(all, BodyBuffer::Large(_)), all.into_bytes())
     }
 
     #[test]

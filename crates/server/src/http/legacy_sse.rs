@@ -1,13 +1,13 @@
-//! HTTP+SSE as of 2024-11-05: one stream down, one address for messages up.
+//! HTTP+SSE transport of protocol revision 2024-11-05: an event stream down, a POST endpoint up.
 
-use super::App;
+use super::HttpApp;
 use super::body::read_body;
 use super::mcp::shutting_down;
-use super::reply::{empty, event_stream, plain, rpc_error};
+use super::response::{empty, event_stream, plain, rpc_error};
 use crate::dispatch::Exchange;
 use crate::line::{log_request, notified};
-use crate::session::Session;
-use crate::stream::{Outlet, Prime, Stream};
+use crate::session::McpSession;
+use crate::stream::{ClientStream, Outlet, Prime};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -17,18 +17,18 @@ use futures::StreamExt;
 use portcullis_core::Client;
 use portcullis_wire::era::RequestMeta;
 use portcullis_wire::params::Params;
-use portcullis_wire::{Incoming, Message, Request, RpcError, message, sse};
+use portcullis_wire::{IncomingFrame, Message, RpcError, RpcRequest, message, sse};
 use serde::Deserialize;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// How many bytes of answers may wait for a client that does not read its stream.
+/// Bytes of responses that may queue for a client that does not read its stream.
 const BACKLOG_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Opens the stream. Its first event tells where messages go.
-pub(super) async fn open(State(app): State<App>, Extension(client): Extension<Arc<Client>>) -> Response {
-    let stream = Stream::fleeting();
-    let opened = Session::new(client, "sse", stream.clone())
+/// Opens the stream. Its first event has the POST endpoint.
+pub(super) async fn open(State(app): State<HttpApp>, Extension(client): Extension<Arc<Client>>) -> Response {
+    let stream = ClientStream::fleeting();
+    let opened = McpSession::new(client, "sse", stream.clone())
         .and_then(|session| app.hub.sessions.add(&session).map(|()| session));
     let session = match opened {
         Ok(session) => session,
@@ -39,7 +39,7 @@ pub(super) async fn open(State(app): State<App>, Extension(client): Extension<Ar
     let closed = session.closed.clone();
     let ended = {
         let (hub, stream) = (app.hub.clone(), stream.clone());
-        // The session lives as long as its stream.
+        // The session ends with its stream.
         move || {
             stream.finish();
             hub.sessions.remove(&session.id);
@@ -59,9 +59,9 @@ pub(super) struct SessionQuery {
     session_id: Option<String>,
 }
 
-/// Takes a message; the answer goes down the stream.
+/// Accepts a message; the response goes to the stream.
 pub(super) async fn post(
-    State(app): State<App>,
+    State(app): State<HttpApp>,
     Extension(client): Extension<Arc<Client>>,
     Query(query): Query<SessionQuery>,
     body: Body,
@@ -76,7 +76,10 @@ pub(super) async fn post(
     if session.home.backlog() > BACKLOG_BYTES_MAX {
         portcullis_core::Limit::StreamBacklog.hit();
         app.hub.sessions.remove(&session.id);
-        return plain(StatusCode::SERVICE_UNAVAILABLE, "the stream is not read; the session was closed\n");
+        return plain(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the client does not read its stream; the session was closed\n",
+        );
     }
     let bytes = match read_body(&app.hub, body).await {
         Ok(bytes) => bytes,
@@ -94,9 +97,9 @@ pub(super) async fn post(
         }
     };
     let messages = match incoming {
-        Incoming::One(message) => vec![Ok(message)],
-        Incoming::Batch(batch) if session.revision().allows_batches() => batch.0,
-        Incoming::Batch(_) => {
+        IncomingFrame::One(message) => vec![Ok(message)],
+        IncomingFrame::Batch(batch) if session.revision().allows_batches() => batch.0,
+        IncomingFrame::Batch(_) => {
             let reason = "this protocol revision has no batches; send one message per request";
             return rpc_error(
                 &app.hub.outgoing,
@@ -120,7 +123,7 @@ pub(super) async fn post(
     empty(StatusCode::ACCEPTED)
 }
 
-fn take(app: &App, client: &Arc<Client>, session: &Arc<Session>, request: &Request<'_>) {
+fn take(app: &HttpApp, client: &Arc<Client>, session: &Arc<McpSession>, request: &RpcRequest<'_>) {
     let (hub, cancel, id) = (app.hub.clone(), CancellationToken::new(), request.id.clone());
     let prepared = Params::parse(request.params).and_then(|params| {
         log_request(request, &params);
@@ -129,7 +132,7 @@ fn take(app: &App, client: &Arc<Client>, session: &Arc<Session>, request: &Reque
         let exchange = Exchange {
             id: request.id.clone(),
             hub: hub.clone(),
-            // As it is known now, not as it was when the stream was opened.
+            // The client with its current scope, not that of the stream's start.
             client: client.clone(),
             revision: session.revision(),
             session: Some(session.clone()),

@@ -1,18 +1,18 @@
 //! Streamable HTTP.
 //!
-//! An answer is plain JSON as long as it is the only thing there is to say. The first progress report,
-//! log message or question turns the response into a stream of events.
+//! A response is plain JSON if it is the only message. The first progress notification, log message or input request
+//! turns the response into an event stream.
 
-use super::App;
+use super::HttpApp;
 use super::body::{Readable, read_body};
-use super::reply::{empty, json, json_in, plain, rpc_error};
-use super::running::Running;
-use crate::clean::{Clean, Outgoing, Reply};
-use crate::dispatch::{Exchange, Job};
+use super::response::{empty, json, json_in, plain, rpc_error};
+use super::running_request::RunningRequest;
+use crate::dispatch::{Exchange, RequestJob};
+use crate::egress_filter::{EgressFilter, RedactedMessage, RpcReply};
 use crate::hub::Hub;
 use crate::line::{log_request, notified};
-use crate::session::Session;
-use crate::stream::{Outlet, Prime, Stream};
+use crate::session::McpSession;
+use crate::stream::{ClientStream, Outlet, Prime};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::header::AsHeaderName;
@@ -21,15 +21,16 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use portcullis_core::Client;
 use portcullis_wire::era::{self, RequestMeta};
-use portcullis_wire::message::{self, Batch};
-use portcullis_wire::params::{Key, Params};
+use portcullis_wire::message::{self, RpcBatch};
+use portcullis_wire::params::{ParamKey, Params};
 use portcullis_wire::{
-    Era, Id, Incoming, Message, Method, Request, Revision, RpcError, header as mirrored, rpc,
+    Era, IncomingFrame, Message, RequestId, Revision, RpcError, RpcMethod, RpcRequest,
+    mirrored_headers as mirrored, rpc,
 };
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-// As names, not as texts: those would be read anew for every request.
+// Typed names, because strings would be parsed for every request.
 pub(super) const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
 pub(super) const VERSION_HEADER: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
@@ -37,7 +38,7 @@ pub(super) fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Returns a header's value if it is there exactly once. Of two, a proxy may have looked at the other one.
+/// Returns the value of a header that occurs exactly once. Of two, a proxy may have checked the other.
 fn only_text<K: AsHeaderName>(headers: &HeaderMap, name: K) -> Option<&str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
@@ -45,20 +46,20 @@ fn only_text<K: AsHeaderName>(headers: &HeaderMap, name: K) -> Option<&str> {
 }
 
 pub(super) async fn post(
-    State(app): State<App>,
+    State(app): State<HttpApp>,
     Extension(client): Extension<Arc<Client>>,
     request: axum::extract::Request,
 ) -> Response {
     take(app.hub, client, request).await
 }
 
-/// Takes what a client posts, and answers it.
+/// Handles a POST to `/mcp`.
 pub(super) async fn take(
     hub: Arc<Hub>,
     client: Arc<Client>,
     request: axum::http::Request<impl Readable>,
 ) -> Response {
-    // Taken apart by hand: as an argument of its own the map of headers would be a copy.
+    // Destructured by hand: an extractor would copy the header map.
     let (Parts { headers, .. }, body) = request.into_parts();
     if let Err(refused) = acceptable(&headers) {
         return refused;
@@ -67,37 +68,37 @@ pub(super) async fn take(
         Ok(bytes) => bytes,
         Err(refused) => return refused,
     };
-    let post = Post { hub, client, headers };
+    let post = PostRequest { hub, client, headers };
     let begun = match message::parse(&bytes) {
         Err(malformed) => {
             let id = malformed.id.as_ref();
             return rpc_error(&post.hub.outgoing, StatusCode::BAD_REQUEST, id, malformed.error);
         }
-        Ok(Incoming::One(Message::Request(request))) => post.request(&request),
-        Ok(Incoming::One(message)) => return post.no_request(&message),
-        Ok(Incoming::Batch(batch)) => return Box::pin(post.batch(batch)).await,
+        Ok(IncomingFrame::One(Message::Request(request))) => post.request(&request),
+        Ok(IncomingFrame::One(message)) => return post.no_request(&message),
+        Ok(IncomingFrame::Batch(batch)) => return Box::pin(post.batch(batch)).await,
     };
-    // What is under way has all that it needs, and may wait for a person: the message is not kept so long.
+    // The job owns what it needs and may wait for a person, so the message buffer is freed.
     drop(bytes);
     match begun {
-        Begun::Answered(response) => response,
-        Begun::UnderWay(under_way) => under_way.answer().await,
+        PostOutcome::Answered(response) => response,
+        PostOutcome::UnderWay(under_way) => under_way.answer().await,
     }
 }
 
-/// What a request has come to when its message has been taken apart.
-enum Begun {
+/// A request after its message was parsed: responded to, or in flight.
+enum PostOutcome {
     Answered(Response),
-    UnderWay(Box<UnderWay>),
+    UnderWay(Box<PendingResponse>),
 }
 
-impl From<Response> for Begun {
-    fn from(response: Response) -> Begun {
-        Begun::Answered(response)
+impl From<Response> for PostOutcome {
+    fn from(response: Response) -> PostOutcome {
+        PostOutcome::Answered(response)
     }
 }
 
-/// `curl -d` says form data and means JSON; everything else that is not JSON is refused.
+/// `curl -d` sends the form content type with JSON; any other type that is not JSON is refused.
 fn acceptable(headers: &HeaderMap) -> Result<(), Response> {
     let content_type = text(headers, header::CONTENT_TYPE).unwrap_or("application/json");
     let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -106,46 +107,46 @@ fn acceptable(headers: &HeaderMap) -> Result<(), Response> {
         let reason = "send `Content-Type: application/json`\n";
         return Err(plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason));
     }
-    if !Accepts::of(headers).anything {
+    if !AcceptHeader::of(headers).anything {
         let reason = "send `Accept: application/json, text/event-stream`\n";
         return Err(plain(StatusCode::NOT_ACCEPTABLE, reason));
     }
     Ok(())
 }
 
-/// What a client takes. Who says nothing takes anything.
+/// The content types that a client accepts. Without an `Accept` header, all.
 #[derive(Debug, Clone, Copy)]
-struct Accepts {
-    /// Whether it takes one of the forms that an answer may have.
+struct AcceptHeader {
+    /// Whether it accepts JSON or events.
     anything: bool,
     events: bool,
 }
 
-impl Accepts {
-    fn of(headers: &HeaderMap) -> Accepts {
+impl AcceptHeader {
+    fn of(headers: &HeaderMap) -> AcceptHeader {
         let accept = text(headers, header::ACCEPT).unwrap_or("*/*");
-        // What nearly all say, word for word.
+        // Fast path for the value that nearly all clients send.
         if accept == "application/json, text/event-stream" {
-            return Accepts { anything: true, events: true };
+            return AcceptHeader { anything: true, events: true };
         }
         let one_of = |types: &[&str]| types.iter().any(|wanted| accept.contains(wanted));
         let events = one_of(&["*/*", "text/*", "text/event-stream"]);
-        Accepts {
+        AcceptHeader {
             anything: one_of(&["*/*", "text/event-stream", "application/*", "application/json"]),
             events,
         }
     }
 }
 
-struct Post {
+struct PostRequest {
     hub: Arc<Hub>,
     client: Arc<Client>,
     headers: HeaderMap,
 }
 
-impl Post {
-    /// Finds the session that the request names. `Ok(None)` means that it names none.
-    fn session(&self) -> Result<Option<Arc<Session>>, Response> {
+impl PostRequest {
+    /// Finds the session in the header. `Ok(None)` if there is no header.
+    fn session(&self) -> Result<Option<Arc<McpSession>>, Response> {
         let Some(id) = text(&self.headers, SESSION_HEADER) else { return Ok(None) };
         match self.hub.sessions.find(id, &self.client) {
             Some(session) => Ok(Some(session)),
@@ -157,7 +158,7 @@ impl Post {
         }
     }
 
-    /// Takes a notification, or the answer to a question of the hub's.
+    /// Handles a notification, or the response to a request of the hub.
     fn no_request(&self, message: &Message<'_>) -> Response {
         match (self.session(), message) {
             (Err(refused), _) => return refused,
@@ -170,7 +171,7 @@ impl Post {
         empty(StatusCode::ACCEPTED)
     }
 
-    fn request(self, request: &Request<'_>) -> Begun {
+    fn request(self, request: &RpcRequest<'_>) -> PostOutcome {
         if self.hub.is_closing() {
             return shutting_down(&self.hub, Some(&request.id)).into();
         }
@@ -182,7 +183,7 @@ impl Post {
         };
         log_request(request, &params);
         let prepared = RequestMeta::of(&params).and_then(|meta| {
-            let revision = era::of_http(only_text(&self.headers, VERSION_HEADER), &meta)?;
+            let revision = era::revision_of_http(only_text(&self.headers, VERSION_HEADER), &meta)?;
             Ok((meta, revision))
         });
         let (meta, revision) = match prepared {
@@ -196,7 +197,7 @@ impl Post {
                     let status = status_of(revision, &error);
                     return rpc_error(&self.hub.outgoing, status, Some(&request.id), error).into();
                 }
-                let stream = Stream::fleeting();
+                let stream = ClientStream::fleeting();
                 self.run(revision, None, stream, meta, request, &params)
             }
             Some(Era::Sessions) | None => self.with_session(revision, meta, request, &params),
@@ -207,9 +208,9 @@ impl Post {
         self,
         revision: Option<Revision>,
         meta: RequestMeta,
-        request: &Request<'_>,
+        request: &RpcRequest<'_>,
         params: &Params<'_>,
-    ) -> Begun {
+    ) -> PostOutcome {
         if request.method == "initialize" {
             return self.initialize(meta, request, params);
         }
@@ -218,26 +219,26 @@ impl Post {
             Err(refused) => return refused.into(),
         };
         let (revision, stream) = match &session {
-            Some(session) => (session.revision(), Stream::resumable()),
-            None => (revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS), Stream::fleeting()),
+            Some(session) => (session.revision(), ClientStream::resumable()),
+            None => (revision.unwrap_or(Revision::NEWEST_WITH_SESSIONS), ClientStream::fleeting()),
         };
         self.run(revision, session, stream, meta, request, params)
     }
 
-    fn initialize(self, meta: RequestMeta, request: &Request<'_>, params: &Params<'_>) -> Begun {
+    fn initialize(self, meta: RequestMeta, request: &RpcRequest<'_>, params: &Params<'_>) -> PostOutcome {
         let hub = self.hub.clone();
         let no_room = |error| {
             rpc_error(&hub.outgoing, StatusCode::SERVICE_UNAVAILABLE, Some(&request.id), error).into()
         };
-        let session = match Session::streaming(self.client.clone(), "http") {
+        let session = match McpSession::streaming(self.client.clone(), "http") {
             Ok(session) => session,
             Err(error) => return no_room(error),
         };
-        let stream = Stream::fleeting();
+        let stream = ClientStream::fleeting();
         let revision = Revision::NEWEST_WITH_SESSIONS;
         let mut begun = self.run(revision, Some(session.clone()), stream, meta, request, params);
-        // The answer to this is at hand as soon as it is asked for.
-        if let Begun::Answered(response) = &mut begun
+        // The response to `initialize` is ready without waiting.
+        if let PostOutcome::Answered(response) = &mut begun
             && session.is_initialized()
         {
             if let Err(error) = hub.sessions.add(&session) {
@@ -250,34 +251,34 @@ impl Post {
         begun
     }
 
-    /// The headers that repeat the body must repeat it rightly.
+    /// Checks that the headers which repeat parts of the body agree with it.
     fn headers_agree(
         &self,
         revision: Revision,
-        request: &Request<'_>,
+        request: &RpcRequest<'_>,
         params: &Params<'_>,
     ) -> Result<(), RpcError> {
-        let Some(method) = Method::of(revision, &request.method) else {
+        let Some(method) = RpcMethod::of(revision, &request.method) else {
             return Err(RpcError::method_not_found(&request.method));
         };
         let header = |name: &str| only_text(&self.headers, name);
         mirrored::check("Mcp-Method", header("mcp-method"), &request.method)?;
         let named_by = match method {
-            Method::CallTool | Method::GetPrompt => Some(Key::Name),
-            Method::ReadResource => Some(Key::Uri),
-            Method::GetTask | Method::UpdateTask | Method::CancelTask => Some(Key::TaskId),
+            RpcMethod::CallTool | RpcMethod::GetPrompt => Some(ParamKey::Name),
+            RpcMethod::ReadResource => Some(ParamKey::Uri),
+            RpcMethod::GetTask | RpcMethod::UpdateTask | RpcMethod::CancelTask => Some(ParamKey::TaskId),
             _ => None,
         };
         let Some(key) = named_by else { return Ok(()) };
         let name = params.text(key)?;
         mirrored::check("Mcp-Name", header("mcp-name"), &name)?;
-        if method == Method::CallTool
+        if method == RpcMethod::CallTool
             && let Some(tool) =
                 self.hub.gate.find_tool_if(&crate::dispatch::caller(&self.client), &name, |tool| {
                     mirrored::mirrors_arguments(&tool.input_schema)
                 })
         {
-            let arguments = params.optional_object(Key::Arguments)?.unwrap_or_default();
+            let arguments = params.optional_object(ParamKey::Arguments)?.unwrap_or_default();
             mirrored::check_arguments(&tool.input_schema, &arguments.into(), header)?;
         }
         Ok(())
@@ -286,13 +287,13 @@ impl Post {
     fn run(
         self,
         revision: Revision,
-        session: Option<Arc<Session>>,
-        stream: Arc<Stream>,
+        session: Option<Arc<McpSession>>,
+        stream: Arc<ClientStream>,
         meta: RequestMeta,
-        request: &Request<'_>,
+        request: &RpcRequest<'_>,
         params: &Params<'_>,
-    ) -> Begun {
-        let Post { hub, client, mut headers } = self;
+    ) -> PostOutcome {
+        let PostRequest { hub, client, mut headers } = self;
         let (id, cancel) = (request.id.clone(), CancellationToken::new());
         let begun = session.as_ref().map(|s| s.begin(&id, &cancel, hub.limits.in_flight_max)).transpose();
         let in_flight = match begun {
@@ -311,7 +312,7 @@ impl Post {
             cancel: cancel.clone(),
         };
         let job = exchange.prepare(request, params);
-        if let Job::Ready(answer) = job {
+        if let RequestJob::Ready(answer) = job {
             drop(in_flight);
             return answered(headers, &hub.outgoing, revision, &id, Some(answer)).into();
         }
@@ -322,16 +323,24 @@ impl Post {
         };
         let under_way = hub.running.token();
         let running =
-            Running::new(Box::pin(work), revision, stream.clone(), id.clone(), hub, cancel, under_way);
-        // A client that takes no events gets its answer all the same, without what is said before it.
-        let streams = Accepts::of(&headers).events;
-        // What came in them is not kept as long as the call takes.
+            RunningRequest::new(Box::pin(work), revision, stream.clone(), id.clone(), hub, cancel, under_way);
+        // A client that accepts no events gets the response without the messages before it.
+        let streams = AcceptHeader::of(&headers).events;
+        // The request headers are not kept for the duration of the call.
         headers.clear();
-        Begun::UnderWay(Box::new(UnderWay { running, revision, stream, streams, session, id, headers }))
+        PostOutcome::UnderWay(Box::new(PendingResponse {
+            running,
+            revision,
+            stream,
+            streams,
+            session,
+            id,
+            headers,
+        }))
     }
 
-    /// Several messages at once, for the revisions that have it. Answered as JSON, one array.
-    async fn batch(self, batch: Batch<'_>) -> Response {
+    /// Handles a batch, for the revisions that have it. The response is one JSON array.
+    async fn batch(self, batch: RpcBatch<'_>) -> Response {
         if self.hub.is_closing() {
             return shutting_down(&self.hub, None);
         }
@@ -373,25 +382,25 @@ impl Post {
         if answers.is_empty() {
             return empty(StatusCode::ACCEPTED);
         }
-        json(StatusCode::OK, Clean::batch(&answers))
+        json(StatusCode::OK, RedactedMessage::batch(&answers))
     }
 
     async fn run_one(
         &self,
         revision: Option<Revision>,
-        session: Option<Arc<Session>>,
-        request: &Request<'_>,
-    ) -> Option<Reply> {
+        session: Option<Arc<McpSession>>,
+        request: &RpcRequest<'_>,
+    ) -> Option<RpcReply> {
         let cancel = CancellationToken::new();
         let prepared = Params::parse(request.params).and_then(|params| {
             let meta = RequestMeta::of(&params)?;
             let begun =
                 session.as_ref().map(|s| s.begin(&request.id, &cancel, self.hub.limits.in_flight_max));
             let in_flight = begun.transpose()?;
-            // A batch has no stream of its own; what is said before its answers goes to the session's.
+            // A batch has no stream of its own; notifications go to the session's.
             let outlet: Arc<dyn Outlet> = match &session {
                 Some(session) => session.home.clone(),
-                None => Stream::fleeting(),
+                None => ClientStream::fleeting(),
             };
             let exchange = Exchange {
                 id: request.id.clone(),
@@ -413,27 +422,27 @@ impl Post {
     }
 }
 
-/// A request whose answer is still to come.
-struct UnderWay {
-    running: Running,
+/// A request in flight.
+struct PendingResponse {
+    running: RunningRequest,
     revision: Revision,
-    stream: Arc<Stream>,
-    /// Whether the answer may be a stream of events.
+    stream: Arc<ClientStream>,
+    /// Whether the response may be an event stream.
     streams: bool,
-    session: Option<Arc<Session>>,
-    id: Id,
-    /// Empty, with room for the answer's.
+    session: Option<Arc<McpSession>>,
+    id: RequestId,
+    /// Empty, reused for the response headers.
     headers: HeaderMap,
 }
 
-impl UnderWay {
-    /// Waits for the answer, or for the first thing that is said before it.
+impl PendingResponse {
+    /// Waits for the response, or for the first message before it.
     async fn answer(self) -> Response {
-        let UnderWay { mut running, revision, stream, streams, session, id, headers } = self;
+        let PendingResponse { mut running, revision, stream, streams, session, id, headers } = self;
         tokio::select! {
             biased;
             answer = &mut running => match answer {
-                // Something was said before the answer, in the same breath; it goes first.
+                // Messages were queued before the response; they go first.
                 Some(answer) if streams && stream.backlog() > 0 => {
                     stream.deliver(running.hub.outgoing.response(Some(&id), answer));
                     stream.finish();
@@ -452,8 +461,8 @@ impl UnderWay {
     }
 }
 
-/// The answer to what comes too late.
-pub(super) fn shutting_down(hub: &Hub, id: Option<&Id>) -> Response {
+/// The response to a request during shutdown.
+pub(super) fn shutting_down(hub: &Hub, id: Option<&RequestId>) -> Response {
     let error = RpcError::new(rpc::SERVER_ERROR, "the hub is shutting down; try again");
     rpc_error(&hub.outgoing, StatusCode::SERVICE_UNAVAILABLE, id, error)
 }
@@ -464,12 +473,12 @@ fn status_of(revision: Revision, error: &RpcError) -> StatusCode {
 
 fn answered(
     headers: HeaderMap,
-    outgoing: &Outgoing,
+    outgoing: &EgressFilter,
     revision: Revision,
-    id: &Id,
-    answer: Option<Reply>,
+    id: &RequestId,
+    answer: Option<RpcReply>,
 ) -> Response {
-    // Who cancelled a call does not wait for its answer.
+    // A client that cancelled gets no result.
     let Some(answer) = answer else { return empty(StatusCode::ACCEPTED) };
     let status = answer.as_ref().err().map_or(StatusCode::OK, |error| status_of(revision, error));
     json_in(headers, status, outgoing.response(Some(id), answer))

@@ -1,8 +1,8 @@
-//! What operators and supervisors look at.
+//! Health, readiness and metrics endpoints.
 
-use super::App;
-use super::reply::{self, json, plain};
-use crate::clean::Clean;
+use super::HttpApp;
+use super::response::{self, json, plain};
+use crate::egress_filter::RedactedMessage;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,13 +11,13 @@ use portcullis_core::Client;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// The process lives and answers.
+/// Liveness.
 pub(super) async fn healthz() -> Response {
     plain(StatusCode::OK, "ok\n")
 }
 
-/// Each component, with the reason where it does not work.
-pub(super) async fn readyz(State(app): State<App>) -> Response {
+/// Readiness of each component, with the reason if it failed.
+pub(super) async fn readyz(State(app): State<HttpApp>) -> Response {
     let mut components = Map::new();
     let mut ready = !app.hub.is_closing();
     for readiness in app.hub.ops.readiness() {
@@ -38,16 +38,19 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     json(status, app.hub.outgoing.page(body))
 }
 
-/// The numbers name every tool, so only a client that may see every tool gets them.
-pub(super) async fn metrics(State(app): State<App>, Extension(client): Extension<Arc<Client>>) -> Response {
+/// Metrics contain the names of all tools, so only a client that may see every tool gets them.
+pub(super) async fn metrics(
+    State(app): State<HttpApp>,
+    Extension(client): Extension<Arc<Client>>,
+) -> Response {
     if !client.scope.is_everything() {
-        return plain(StatusCode::FORBIDDEN, "metrics need a client that may see and do everything\n");
+        return plain(StatusCode::FORBIDDEN, "metrics need a client whose scope allows everything\n");
     }
     let text = app.hub.ops.metrics(&app.hub.counts());
-    // Whoever composes the hub knows where in the page names stand, and has taken secrets out of them.
-    reply::metrics(Clean::guarded(text.into()))
+    // The binary renders the metrics, and redacts the names in them.
+    response::metrics(RedactedMessage::already_redacted(text.into()))
 }
 
 pub(super) async fn not_found() -> Response {
-    plain(StatusCode::NOT_FOUND, "nothing here; MCP is at /mcp\n")
+    plain(StatusCode::NOT_FOUND, "not found; MCP is at /mcp\n")
 }

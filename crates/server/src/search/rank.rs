@@ -1,46 +1,46 @@
-//! Which tools fit what somebody looks for.
+//! Ranking of tools for a query.
 //!
-//! Okapi BM25 over the words of a tool's name, server, description and parameters; a word in the name counts most. Another
-//! form of the word looked for counts less than that word, and one that only begins alike still less.
+//! Okapi BM25 over the words of a tool's name, server, description and parameters; a word in the name weighs most. A
+//! word with the same stem scores less than an exact match, and a common prefix still less.
 
-use super::words::{Word, has_no_spaces, says_nothing, stem, words};
+use super::tokenize::{SearchTerm, is_stop_word, is_unsegmented_script, stem, tokenize};
 use portcullis_core::ToolDef;
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 
-/// The usual constants of BM25.
+/// The usual parameters of BM25, k1 and b.
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
-/// How much more a word counts in the name, and in the names of parameters, than in a description.
+/// Field weights.
 const IN_NAME: f64 = 4.0;
 const IN_TITLE: f64 = 2.0;
 const IN_PARAMETER: f64 = 1.5;
 const IN_DESCRIPTION: f64 = 1.0;
-/// What is said of a parameter, and which values it takes.
+/// Descriptions and enum values of parameters.
 const OF_PARAMETER: f64 = 0.5;
-/// What another form of the word looked for is worth, and a word that only begins alike.
+/// Weight of a match by stem, and by prefix.
 const OTHER_FORM: f64 = 0.8;
 const BEGINNING: f64 = 0.5;
-/// Shorter words begin too many others.
+/// A shorter word is a prefix of too many others.
 const BEGINNING_CHARS_MIN: usize = 3;
-/// Of a longer word that is looked for, at least so much must be there, and so many of a hundred letters.
+/// If the query word is longer than the matching prefix: its minimum length, and its share of the query word.
 const MOST_CHARS_MIN: usize = 5;
 const MOST_PERCENT: usize = 60;
-/// Whatever fits worse than this share of the best is left out: it has a word in common, and nothing to do with it.
+/// Results with less than this share of the best score are dropped: they share a word, but are unrelated.
 const FITS_AT_LEAST: f64 = 0.2;
-/// How much of a description is looked at. The rest of a long one is examples.
+/// Length of a description that is indexed. The rest of a long one is examples.
 const DESCRIPTION_CHARS_MAX: usize = 4_000;
-/// How much of a schema is looked at, from the top down: how many schemas in it, and how many letters.
+/// How much of a schema is indexed, breadth first: subschemas, and characters.
 const SCHEMAS_MAX: usize = 500;
 const SCHEMA_CHARS_MAX: usize = 8_000;
 
-/// A word, and which tools have it how often.
+/// The postings of a word.
 struct Entry {
     stem: String,
     places: Vec<(usize, f64)>,
 }
 
-/// The words of all tools.
+/// An inverted index of all tools.
 #[derive(Default)]
 struct Index {
     words: HashMap<String, Entry>,
@@ -62,13 +62,13 @@ impl Index {
         index
     }
 
-    /// Returns how well each tool fits one word of the query.
-    fn scores(&self, wanted: &Word) -> Vec<f64> {
+    /// Returns the score of each tool for one query word.
+    fn scores(&self, wanted: &SearchTerm) -> Vec<f64> {
         let mut scores = self.scores_of(&wanted.whole);
-        // `createIssue` is found as what it is made of, unless somebody writes it just so.
+        // `createIssue` matches by its parts, unless a tool has it as a whole.
         let share = 1.0 / wanted.parts.len().max(1) as f64;
         let mut in_parts = vec![0.0; scores.len()];
-        for part in wanted.parts.iter().filter(|part| !says_nothing(part)) {
+        for part in wanted.parts.iter().filter(|part| !is_stop_word(part)) {
             for (sum, score) in in_parts.iter_mut().zip(self.scores_of(part)) {
                 *sum += score * share;
             }
@@ -86,7 +86,7 @@ impl Index {
             .iter()
             .filter_map(|(word, entry)| Some((likeness(wanted, &wanted_stem, word, &entry.stem)?, entry)))
             .collect();
-        // Where somebody has the word itself, `post` is hardly meant to be `postgres`.
+        // If a tool has the word itself, a prefix match like `postgres` for `post` is unlikely to be meant.
         let is_known = alike.iter().any(|(likeness, _)| *likeness > BEGINNING);
         let count = self.lengths.len() as f64;
         let average = self.lengths.iter().sum::<f64>() / count.max(1.0);
@@ -105,7 +105,7 @@ impl Index {
     }
 }
 
-/// Returns what a word is worth to somebody who looks for another, if anything.
+/// Returns the weight of a word for a query word, if they match.
 fn likeness(wanted: &str, wanted_stem: &str, word: &str, word_stem: &str) -> Option<f64> {
     if word == wanted || is_letter_of(wanted, word) {
         Some(1.0)
@@ -116,10 +116,10 @@ fn likeness(wanted: &str, wanted_stem: &str, word: &str, word_stem: &str) -> Opt
     }
 }
 
-/// Returns whether what is looked for is a word of one letter, in a script where words are kept as pairs.
+/// Returns whether the query is a single character of a script that is indexed as pairs.
 fn is_letter_of(wanted: &str, word: &str) -> bool {
     let mut letters = wanted.chars();
-    letters.next().is_some_and(has_no_spaces) && letters.next().is_none() && word.contains(wanted)
+    letters.next().is_some_and(is_unsegmented_script) && letters.next().is_none() && word.contains(wanted)
 }
 
 fn begins_alike(wanted: &str, wanted_stem: &str, word: &str) -> bool {
@@ -128,14 +128,14 @@ fn begins_alike(wanted: &str, wanted_stem: &str, word: &str) -> bool {
         return false;
     }
     word.starts_with(wanted)
-        // `repos` for `repository`. A short stem is no longer much of the word.
+        // `repos` for `repository`. A short stem would match too much.
         || (chars(wanted_stem) > BEGINNING_CHARS_MIN && word.starts_with(wanted_stem))
         || (wanted.starts_with(word)
             && chars(word) >= MOST_CHARS_MIN
             && chars(word) * 100 >= chars(wanted) * MOST_PERCENT)
 }
 
-/// The words of one tool.
+/// The indexed words of one tool.
 #[derive(Default)]
 struct Document {
     weights: HashMap<String, f64>,
@@ -146,8 +146,8 @@ impl Document {
     fn of(tool: &ToolDef) -> Document {
         let mut document = Document::default();
         document.add(&tool.name, IN_NAME);
-        // Most names say already whose they are.
-        for word in words(tool.server.as_deref().unwrap_or_default()) {
+        // Most names contain the server already.
+        for word in tokenize(tool.server.as_deref().unwrap_or_default()) {
             if !document.weights.contains_key(&word.whole) {
                 document.add_word(&word, IN_NAME);
             }
@@ -160,20 +160,20 @@ impl Document {
     }
 
     fn add(&mut self, text: &str, weight: f64) {
-        for word in words(text) {
+        for word in tokenize(text) {
             self.add_word(&word, weight);
         }
     }
 
-    fn add_word(&mut self, word: &Word, weight: f64) {
-        for word in std::iter::once(&word.whole).chain(&word.parts).filter(|word| !says_nothing(word)) {
+    fn add_word(&mut self, word: &SearchTerm, weight: f64) {
+        for word in std::iter::once(&word.whole).chain(&word.parts).filter(|word| !is_stop_word(word)) {
             *self.weights.entry(word.clone()).or_default() += weight;
             self.length += weight.min(1.0);
         }
     }
 
-    /// Adds the names, descriptions and values of parameters, however deep. What is referred to is in the same schema, so
-    /// that nothing has to be followed.
+    /// Adds names, descriptions and values of parameters at any depth. A `$ref` need not be followed, because its
+    /// target is in the same schema.
     fn add_schema(&mut self, schema: &Value) {
         let (mut schemas, mut chars_left) = (VecDeque::from([schema]), SCHEMA_CHARS_MAX);
         let mut add = |text: &str, weight: f64| {
@@ -213,19 +213,19 @@ impl Document {
     }
 }
 
-/// Returns the words of a query that say something.
-pub(super) fn wanted(query: &str) -> Vec<Word> {
-    let mut wanted: Vec<Word> = Vec::new();
-    for word in words(query) {
-        if !word.pieces().iter().all(|piece| says_nothing(piece)) && !wanted.contains(&word) {
+/// Returns the words of a query without stop words.
+pub(super) fn wanted(query: &str) -> Vec<SearchTerm> {
+    let mut wanted: Vec<SearchTerm> = Vec::new();
+    for word in tokenize(query) {
+        if !word.pieces().iter().all(|piece| is_stop_word(piece)) && !wanted.contains(&word) {
             wanted.push(word);
         }
     }
     wanted
 }
 
-/// Returns the places of those that fit, best first.
-pub(super) fn rank(tools: &[&ToolDef], wanted: &[Word]) -> Vec<usize> {
+/// Returns the indices of the matching tools, best first.
+pub(super) fn rank(tools: &[&ToolDef], wanted: &[SearchTerm]) -> Vec<usize> {
     let index = Index::of(tools);
     let mut scores = vec![0.0; tools.len()];
     for word in wanted {
@@ -236,7 +236,7 @@ pub(super) fn rank(tools: &[&ToolDef], wanted: &[Word]) -> Vec<usize> {
     let best = scores.iter().copied().fold(0.0, f64::max);
     let fits = |at: &usize| scores[*at] > 0.0 && scores[*at] >= best * FITS_AT_LEAST;
     let mut fitting: Vec<usize> = (0..tools.len()).filter(fits).collect();
-    // Equal ones keep the order of the list, so the answer is always the same.
+    // Ties keep the order of the list, so results are deterministic.
     fitting.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
     fitting
 }

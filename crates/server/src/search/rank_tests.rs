@@ -48,7 +48,7 @@ fn words_that_nobody_has_find_nothing() {
     for query in ["thermostat", "android", "the", "for a", "forty", "withdraw", "", "—", "銀行"] {
         assert_eq!(found_among(&tools, query), [""; 0], "{query}");
     }
-    // Beside words that somebody has they count for nothing.
+    // Next to words that match they count for nothing.
     for query in ["weather for tomorrow", "the weather and the tide"] {
         assert_eq!(found_among(&tools, query), ["weather_get_forecast", "weather_get_alerts"], "{query}");
     }

@@ -1,10 +1,10 @@
-//! Tools as servers have them, to look for.
+//! Typical tools of upstream servers, for search tests.
 
-use portcullis_core::{Definition, Effect, Limits, Reach, ToolDef};
+use portcullis_core::{CallLimits, Definition, Effect, Reach, ToolDef};
 use serde_json::value::to_raw_value;
 use serde_json::{Value, json};
 
-/// Makes a tool that is listed in its server's own words.
+/// Returns a tool with an upstream's definition.
 pub(super) fn foreign(server: &str, name: &str, description: &str, schema: Value) -> ToolDef {
     let definition = json!({
         "name": name,
@@ -19,14 +19,14 @@ pub(super) fn foreign(server: &str, name: &str, description: &str, schema: Value
         description.to_owned(),
         Effect::Read,
         Reach::Outside,
-        Limits::DEFAULT,
+        CallLimits::DEFAULT,
         schema,
         None,
         Definition::new(to_raw_value(&definition).unwrap()),
     )
 }
 
-/// Server, name, description, and parameters with what is said of them.
+/// Server, name, description, and parameters with descriptions.
 type Row = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const TOOLS: &[Row] = &[

@@ -1,21 +1,21 @@
-//! What the tools of one server are about, in a few words.
+//! The topics of a server, from the names and descriptions of its tools.
 
-use super::words::{has_no_spaces, says_nothing, stem, words};
+use super::tokenize::{is_stop_word, is_unsegmented_script, stem, tokenize};
 use portcullis_core::{NAME_HASH_CHARS, ToolDef};
 use std::collections::{HashMap, HashSet};
 
-/// How long a word is at least and at most. What is longer is no word, or a whole sentence without spaces.
+/// Length of a word. Longer ones are not words, or whole sentences without spaces.
 const WORD_CHARS_MIN: usize = 3;
 const WORD_CHARS_MAX: usize = 20;
-/// How many words of a description are looked at. It begins with what the tool is for.
+/// Words of a description that are considered. It begins with the tool's purpose.
 const DESCRIPTION_WORDS_MAX: usize = 60;
 
-/// Returns the words that tell best what the tools of one server are about: those in their names; where those say nothing that
-/// the server's own name does not say, those in their descriptions.
+/// Returns the most descriptive words: from the names of the tools, or from their descriptions if the names add
+/// nothing to the server's own name.
 pub(super) fn topics(tools: &[&ToolDef], server: &str, most: usize) -> Vec<String> {
     let in_names = || tools.iter().flat_map(|tool| name_words(&tool.name));
     let in_descriptions = tools.iter().flat_map(|tool| described_by(&tool.description));
-    let own: HashSet<String> = words(server)
+    let own: HashSet<String> = tokenize(server)
         .iter()
         .flat_map(|word| [vec![word.whole.clone()], word.parts.clone()].concat())
         .collect();
@@ -31,7 +31,7 @@ pub(super) fn topics(tools: &[&ToolDef], server: &str, most: usize) -> Vec<Strin
     topics
 }
 
-/// Returns the most frequent ones; of equally frequent ones, those that come first.
+/// Returns the most frequent words; of equally frequent ones, the first.
 fn most_frequent(words: impl Iterator<Item = String>, most: usize) -> Vec<String> {
     let (mut counts, mut order) = (HashMap::<String, usize>::new(), Vec::new());
     for word in words {
@@ -50,26 +50,27 @@ fn name_words(name: &str) -> Vec<String> {
     let is_hash =
         |end: &str| NAME_HASH_CHARS.contains(&end.len()) && end.bytes().all(|byte| byte.is_ascii_hexdigit());
     let name = name.rsplit_once('_').filter(|(_, end)| is_hash(end)).map_or(name, |(name, _)| name);
-    let pieces = words(name).into_iter().flat_map(|word| word.pieces().to_vec());
+    let pieces = tokenize(name).into_iter().flat_map(|word| word.pieces().to_vec());
     pieces.filter(|word| is_word(word)).collect()
 }
 
-/// Returns the plain words of a description, each whole: a part of what is written together may be a part of a secret.
+/// Returns the plain words of a description, each as a whole: part of a longer string may be part of a secret.
 fn described_by(description: &str) -> impl Iterator<Item = String> {
-    let ends = |c: char| c.is_whitespace() || !(c.is_ascii() || c.is_alphanumeric() || has_no_spaces(c));
+    let ends =
+        |c: char| c.is_whitespace() || !(c.is_ascii() || c.is_alphanumeric() || is_unsegmented_script(c));
     let written = description.split(ends).filter(|word| !word.is_empty()).take(DESCRIPTION_WORDS_MAX);
     let plain = written.map(|word| word.trim_matches(|c: char| c.is_ascii_punctuation()).to_lowercase());
-    plain.filter(|word| is_word(word) && word.chars().all(|c| c.is_alphabetic() || has_no_spaces(c)))
+    plain.filter(|word| is_word(word) && word.chars().all(|c| c.is_alphabetic() || is_unsegmented_script(c)))
 }
 
 fn is_word(word: &str) -> bool {
-    let chars_min = if word.chars().any(has_no_spaces) { 1 } else { WORD_CHARS_MIN };
+    let chars_min = if word.chars().any(is_unsegmented_script) { 1 } else { WORD_CHARS_MIN };
     (chars_min..=WORD_CHARS_MAX).contains(&word.chars().count())
 }
 
-/// Returns whether a word says what many tools do, but not with what.
+/// Returns whether a word is a general verb that many tools share.
 fn is_general(word: &str) -> bool {
-    says_nothing(word)
+    is_stop_word(word)
         || matches!(
             word,
             "get"

@@ -2,7 +2,7 @@ use super::super::test_tools::{all, foreign};
 use super::*;
 use serde_json::json;
 
-fn told(tools: &[ToolDef], server: &str) -> String {
+fn joined_topics(tools: &[ToolDef], server: &str) -> String {
     let tools: Vec<&ToolDef> = tools.iter().filter(|tool| tool.server.as_deref() == Some(server)).collect();
     topics(&tools, server, 6).join(", ")
 }
@@ -17,7 +17,7 @@ fn every_server_is_about_something() {
         ("time", "current, convert"),
         ("slack", "channels, post, message, reply, thread, reaction"),
     ] {
-        assert_eq!(told(&tools, server), expected);
+        assert_eq!(joined_topics(&tools, server), expected);
     }
 }
 
@@ -25,19 +25,19 @@ fn every_server_is_about_something() {
 fn what_says_nothing_is_no_topic() {
     let tool = |name: &str, description: &str| [foreign("box", name, description, json!({}))];
     for (name, description, expected) in [
-        // The hash of a name that had to be changed.
+        // The hash suffix of a renamed tool.
         ("box_weather_c14cddc0", "", "weather"),
-        // The server's own name, in whatever form.
+        // The server's own name, in any form.
         ("box_boxes", "Boxes the tickets", "tickets"),
-        // Nothing at all is better than an empty word; a general one is better than nothing.
+        // No topic is better than an empty word; a general word is better than none.
         ("search", "", "search"),
         ("x", "", ""),
         ("x", "查询指定城市的天气预报。", "查询指定城市的天气预报"),
-        // What may be a part of something secret.
+        // Possible parts of secrets.
         ("x", "Uses sk-live-abc/kettle and tok3n for teapots", "teapots"),
     ] {
-        assert_eq!(told(&tool(name, description), "box"), expected, "{name}: {description}");
+        assert_eq!(joined_topics(&tool(name, description), "box"), expected, "{name}: {description}");
     }
     let endless = format!("{} zebra", "w".repeat(5_000));
-    assert_eq!(told(&tool("x", &endless), "box"), "zebra");
+    assert_eq!(joined_topics(&tool("x", &endless), "box"), "zebra");
 }

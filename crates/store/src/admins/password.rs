@@ -1,4 +1,4 @@
-//! Passwords: which are taken, and how they are kept.
+//! Passwords: policy and hashing (argon2id).
 
 use super::AdminError;
 use base64::Engine;
@@ -8,32 +8,32 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// A sentence is easier to remember than punctuation: length is all that is asked for.
+/// Length is the only rule: a sentence is easier to remember than punctuation.
 pub const PASSWORD_CHARS_MIN: usize = 12;
-/// Far longer than any password; hashing more would let a stranger keep the machine busy.
+/// Far longer than any password. Hashing more would let a stranger keep the machine busy.
 pub const PASSWORD_BYTES_MAX: usize = 1_024;
 
-/// What OWASP asks of argon2id at least: 19 MiB, two passes, one lane.
+/// OWASP's minimum for argon2id: 19 MiB, two passes, one lane.
 const MEMORY_KIB: u32 = 19 * 1024;
 const PASSES: u32 = 2;
 const LANES: u32 = 1;
 const SALT_BYTES: usize = 16;
 const HASH_BYTES: usize = 32;
-/// What a file may ask for at most. More would keep the machine busy.
+/// Upper bound for parameters from the file. More would keep the machine busy.
 const MEMORY_KIB_MAX: u32 = 1024 * 1024;
 const PASSES_MAX: u32 = 64;
 
-/// A password as the file has it: argon2id, with everything that is needed to compute it again.
+/// A password hash with its argon2id parameters.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Hashed {
+pub(super) struct StoredPassword {
     memory_kib: u32,
     passes: u32,
     salt: String,
     argon2id: String,
 }
 
-/// Says whether a password may be set.
+/// Checks whether a password may be set.
 pub(super) fn check(password: &Secret<Zeroizing<String>>) -> Result<(), AdminError> {
     let password = password.expose();
     if password.len() > PASSWORD_BYTES_MAX {
@@ -45,19 +45,19 @@ pub(super) fn check(password: &Secret<Zeroizing<String>>) -> Result<(), AdminErr
     }
 }
 
-impl Hashed {
-    pub(super) fn of(password: &Secret<Zeroizing<String>>) -> Result<Hashed, AdminError> {
+impl StoredPassword {
+    pub(super) fn of(password: &Secret<Zeroizing<String>>) -> Result<StoredPassword, AdminError> {
         let mut salt = [0; SALT_BYTES];
         getrandom::fill(&mut salt).map_err(AdminError::Random)?;
         let hash = hash(password, &salt, MEMORY_KIB, PASSES)?;
         let (salt, argon2id) = (STANDARD_NO_PAD.encode(salt), STANDARD_NO_PAD.encode(hash));
-        Ok(Hashed { memory_kib: MEMORY_KIB, passes: PASSES, salt, argon2id })
+        Ok(StoredPassword { memory_kib: MEMORY_KIB, passes: PASSES, salt, argon2id })
     }
 
-    /// What the password of a name that nobody has is compared with, so that it takes as long.
-    pub(super) fn nobody() -> Hashed {
+    /// Returns the hash that an unknown name is compared with, so that it takes as long.
+    pub(super) fn dummy() -> StoredPassword {
         let zeros = |count| STANDARD_NO_PAD.encode(vec![0; count]);
-        Hashed {
+        StoredPassword {
             memory_kib: MEMORY_KIB,
             passes: PASSES,
             salt: zeros(SALT_BYTES),
@@ -70,7 +70,7 @@ impl Hashed {
         let salt = STANDARD_NO_PAD.decode(&self.salt).map_err(damaged)?;
         let expected = STANDARD_NO_PAD.decode(&self.argon2id).map_err(damaged)?;
         if self.memory_kib > MEMORY_KIB_MAX || self.passes > PASSES_MAX {
-            return Err(AdminError::Hash("the file asks for more work than is reasonable".to_owned()));
+            return Err(AdminError::Hash("the argon2id parameters in the file exceed the limit".to_owned()));
         }
         let found = hash(password, &salt, self.memory_kib, self.passes)?;
         Ok(found.as_slice().ct_eq(&expected).into())

@@ -1,4 +1,5 @@
 use super::*;
+use crate::testing;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
@@ -32,18 +33,18 @@ fn password() -> NewPassword {
     NewPassword::new(&secret(GOOD)).unwrap()
 }
 
-fn open() -> (tempfile::TempDir, Arc<SetClock>, Admins) {
+fn open() -> (tempfile::TempDir, Arc<SetClock>, AdminStore) {
     let dir = tempfile::tempdir().unwrap();
     let clock = SetClock::at(1_800_000_000);
-    let admins = Admins::open(dir.path(), clock.clone());
+    let admins = AdminStore::open(&testing::open(dir.path()), clock.clone());
     (dir, clock, admins)
 }
 
-fn signed_in() -> (tempfile::TempDir, Arc<SetClock>, Admins, Secret<String>) {
+fn signed_in() -> (tempfile::TempDir, Arc<SetClock>, AdminStore, Secret<String>) {
     let (dir, clock, admins) = open();
     let link = admins.make_link().unwrap();
-    admins.welcome(link.expose(), "ann", password()).unwrap();
-    let (session, _) = admins.open_session("ann", &Place::default()).unwrap();
+    admins.redeem_link(link.expose(), "ann", password()).unwrap();
+    let (session, _) = admins.open_session("ann", &SessionOrigin::default()).unwrap();
     (dir, clock, admins, session)
 }
 
@@ -51,14 +52,14 @@ fn signed_in() -> (tempfile::TempDir, Arc<SetClock>, Admins, Secret<String>) {
 fn a_link_lets_one_person_in_once_and_for_an_hour() {
     let (_dir, clock, admins) = open();
     let link = admins.make_link().unwrap();
-    assert!(admins.knows_link(link.expose()).unwrap());
-    assert!(!admins.knows_link(&"A".repeat(43)).unwrap() && !admins.knows_link("").unwrap());
-    admins.welcome(link.expose(), "ann", password()).unwrap();
-    let again = admins.welcome(link.expose(), "bob", password());
+    assert!(admins.is_link_valid(link.expose()).unwrap());
+    assert!(!admins.is_link_valid(&"A".repeat(43)).unwrap() && !admins.is_link_valid("").unwrap());
+    admins.redeem_link(link.expose(), "ann", password()).unwrap();
+    let again = admins.redeem_link(link.expose(), "bob", password());
     assert!(matches!(again, Err(AdminError::Link)), "used already");
     let link = admins.make_link().unwrap();
     clock.pass(3_600);
-    assert!(matches!(admins.welcome(link.expose(), "bob", password()), Err(AdminError::Link)), "too old");
+    assert!(matches!(admins.redeem_link(link.expose(), "bob", password()), Err(AdminError::Link)), "too old");
     assert_eq!(admins.list().unwrap().len(), 1);
 }
 
@@ -66,12 +67,12 @@ fn a_link_lets_one_person_in_once_and_for_an_hour() {
 fn a_bad_name_or_password_does_not_use_a_link_up() {
     let (_dir, _clock, admins) = open();
     let link = admins.make_link().unwrap();
-    assert!(matches!(admins.welcome(link.expose(), "../x", password()), Err(AdminError::Name(_))));
+    assert!(matches!(admins.redeem_link(link.expose(), "../x", password()), Err(AdminError::Name(_))));
     for (bad, expected) in [("short", "at least 12"), (&"x".repeat(1_025), "more than 1024")] {
         let error = NewPassword::new(&secret(bad)).err().unwrap().to_string();
         assert!(error.contains(expected), "{error}");
     }
-    assert!(admins.welcome(link.expose(), "ann", password()).is_ok());
+    assert!(admins.redeem_link(link.expose(), "ann", password()).is_ok());
 }
 
 #[test]
@@ -94,16 +95,16 @@ fn a_session_ends_when_nobody_uses_it_and_after_half_a_day() {
     let found = || admins.session(session.expose());
     clock.pass(29 * 60);
     let info = found().expect("still good");
-    assert!(admins.wants_note(&info));
-    admins.note(&info.id).unwrap();
+    assert!(admins.needs_touch(&info));
+    admins.touch_session(&info.id).unwrap();
     clock.pass(29 * 60);
     assert!(found().is_some(), "it was used in between");
     clock.pass(60);
     assert_eq!(found(), None, "idle for half an hour");
 
-    let (session, info) = admins.open_session("ann", &Place::default()).unwrap();
+    let (session, info) = admins.open_session("ann", &SessionOrigin::default()).unwrap();
     for _ in 0..60 {
-        admins.note(&info.id).unwrap();
+        admins.touch_session(&info.id).unwrap();
         clock.pass(720);
     }
     assert_eq!(admins.session(session.expose()), None, "half a day");
@@ -119,7 +120,7 @@ fn a_clock_that_is_set_back_revives_nothing() {
 #[test]
 fn sessions_end_one_by_one_and_all_at_once() {
     let (_dir, _clock, admins, first) = signed_in();
-    let (second, info) = admins.open_session("ann", &Place::default()).unwrap();
+    let (second, info) = admins.open_session("ann", &SessionOrigin::default()).unwrap();
     admins.end_session(&info.id).unwrap();
     assert_eq!((admins.session(second.expose()), admins.session(first.expose()).is_some()), (None, true));
     assert!(matches!(admins.end_session(&info.id), Err(AdminError::UnknownSession(_))));
@@ -130,48 +131,50 @@ fn sessions_end_one_by_one_and_all_at_once() {
 #[test]
 fn a_new_password_ends_the_other_sessions() {
     let (_dir, _clock, admins, first) = signed_in();
-    let (second, info) = admins.open_session("ann", &Place::default()).unwrap();
+    let (second, info) = admins.open_session("ann", &SessionOrigin::default()).unwrap();
     admins.change_password("ann", password(), &info.id).unwrap();
     assert_eq!((admins.session(first.expose()), admins.session(second.expose()).is_some()), (None, true));
     let link = admins.make_link().unwrap();
-    admins.welcome(link.expose(), "ann", password()).unwrap();
+    admins.redeem_link(link.expose(), "ann", password()).unwrap();
     assert_eq!(admins.session(second.expose()), None, "a link resets everything");
     admins.remove("ann").unwrap();
-    assert!(matches!(admins.open_session("ann", &Place::default()), Err(AdminError::Unknown(_))));
+    assert!(matches!(admins.open_session("ann", &SessionOrigin::default()), Err(AdminError::Unknown(_))));
 }
 
 #[test]
-fn the_file_opens_nothing() {
+fn the_rows_open_nothing() {
     let (dir, _clock, admins, session) = signed_in();
     let link = admins.make_link().unwrap();
-    let text = std::fs::read_to_string(dir.path().join("admins.json")).unwrap();
+    let text = testing::export(dir.path());
     for secret in [GOOD, session.expose(), link.expose()] {
         assert!(!text.contains(secret));
     }
-    // What is in the file is not what opens something.
-    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let hash = value["sessions"][0]["sha256"].as_str().unwrap();
-    assert_eq!(admins.session(&hash[..43]), None);
+    // The database holds digests, not tokens.
+    let (_, session) = text.split_once("sha256\\\":\\\"").unwrap();
+    assert_eq!(admins.session(&session[..43]), None);
 }
 
 #[test]
-fn a_damaged_file_lets_nobody_in_and_is_left_alone() {
+fn damaged_rows_let_nobody_in_and_are_left_alone() {
     let (dir, _clock, admins, session) = signed_in();
-    std::fs::write(dir.path().join("admins.json"), "{").unwrap();
+    testing::edit(dir.path(), "admins", "UPDATE admins SET record = '{'");
+    let damaged = testing::export(dir.path());
     assert_eq!(admins.session(session.expose()), None);
     assert!(admins.health().is_err() && admins.verify("ann", &secret(GOOD)).is_err());
-    assert!(matches!(admins.make_link(), Err(AdminError::Damaged(_))));
-    assert_eq!(std::fs::read_to_string(dir.path().join("admins.json")).unwrap(), "{");
+    assert!(matches!(admins.make_link(), Err(AdminError::Database(_))));
+    assert_eq!(testing::export(dir.path()), damaged);
 }
 
 #[test]
 fn there_is_a_bound_on_everything() {
     let (_dir, _clock, admins, first) = signed_in();
     let links: Vec<_> = (0..=LINKS_MAX).map(|_| admins.make_link().unwrap()).collect();
-    let good = links.iter().filter(|link| admins.knows_link(link.expose()).unwrap()).count();
+    let good = links.iter().filter(|link| admins.is_link_valid(link.expose()).unwrap()).count();
     assert_eq!(good, LINKS_MAX);
     for _ in 0..SESSIONS_MAX {
-        admins.open_session("ann", &Place { browser: "x".repeat(10_000), ..Place::default() }).unwrap();
+        admins
+            .open_session("ann", &SessionOrigin { browser: "x".repeat(10_000), ..SessionOrigin::default() })
+            .unwrap();
     }
     assert_eq!(admins.sessions().unwrap().len(), SESSIONS_MAX);
     assert_eq!(admins.session(first.expose()), None, "the oldest made room");

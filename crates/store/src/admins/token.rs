@@ -1,4 +1,4 @@
-//! What links and sessions are opened with.
+//! Tokens of links and sessions.
 
 use super::AdminError;
 use base64::Engine;
@@ -7,51 +7,51 @@ use portcullis_core::Secret;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
 
-/// 256 bits: guessing is out of the question, so a plain hash is enough to store.
+/// 256 bits cannot be guessed, so a plain hash is enough to store.
 const RANDOM_BYTES: usize = 32;
-/// The random bytes in base64 without padding.
+/// The random bytes in unpadded base64.
 const CHARS: usize = 43;
 /// Enough to tell sessions apart.
 const ID_BYTES: usize = 6;
 
-/// The SHA-256 of what opens something.
+/// The SHA-256 of a token.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Digest([u8; 32]);
+pub(super) struct AdminTokenDigest([u8; 32]);
 
-impl PartialEq for Digest {
-    /// Takes the same time wherever two digests differ.
+impl PartialEq for AdminTokenDigest {
+    /// Constant time.
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-impl Digest {
+impl AdminTokenDigest {
     pub(super) fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    pub(super) fn from_hex(text: &str) -> Option<Digest> {
+    pub(super) fn from_hex(text: &str) -> Option<AdminTokenDigest> {
         let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
         let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
         let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-        Some(Digest(bytes?.try_into().ok()?))
+        Some(AdminTokenDigest(bytes?.try_into().ok()?))
     }
 }
 
-pub(super) fn generate() -> Result<(Secret<String>, Digest), AdminError> {
+pub(super) fn generate() -> Result<(Secret<String>, AdminTokenDigest), AdminError> {
     let mut bytes = [0; RANDOM_BYTES];
     getrandom::fill(&mut bytes).map_err(AdminError::Random)?;
     let secret = URL_SAFE_NO_PAD.encode(bytes);
-    let digest = Digest(Sha256::digest(secret.as_bytes()).into());
+    let digest = AdminTokenDigest(Sha256::digest(secret.as_bytes()).into());
     Ok((Secret::new(secret), digest))
 }
 
-/// Returns the digest of what a stranger sent; `None` if it does not even look like one of ours.
-pub(super) fn digest_of(secret: &str) -> Option<Digest> {
-    (secret.len() == CHARS).then(|| Digest(Sha256::digest(secret.as_bytes()).into()))
+/// Returns the digest of a received token; `None` if it does not have the form of one.
+pub(super) fn digest_of(secret: &str) -> Option<AdminTokenDigest> {
+    (secret.len() == CHARS).then(|| AdminTokenDigest(Sha256::digest(secret.as_bytes()).into()))
 }
 
-/// Makes a name that opens nothing.
+/// Makes an identifier that grants nothing.
 pub(super) fn short_id() -> Result<String, AdminError> {
     let mut bytes = [0; ID_BYTES];
     getrandom::fill(&mut bytes).map_err(AdminError::Random)?;

@@ -22,7 +22,7 @@ impl Clock for FakeClock {
 struct Fixture {
     dir: tempfile::TempDir,
     clock: Arc<FakeClock>,
-    directory: Directory,
+    directory: ClientDirectory,
 }
 
 impl Fixture {
@@ -30,38 +30,31 @@ impl Fixture {
         let dir = tempfile::tempdir().unwrap();
         // 2026-01-01T00:00:00Z
         let clock = Arc::new(FakeClock(AtomicU64::new(1_767_225_600)));
-        let directory = Directory::open(&dir.path().join("secure"), clock.clone()).unwrap();
+        let directory =
+            ClientDirectory::open(&crate::open(&dir.path().join("secure"), &[]).unwrap(), clock.clone());
         Fixture { dir, clock, directory }
     }
 
-    fn path(&self) -> std::path::PathBuf {
-        self.dir.path().join("secure").join(file::FILE_NAME)
+    fn secure(&self) -> std::path::PathBuf {
+        self.dir.path().join("secure")
     }
 
     fn add(&self, name: &str) -> String {
         self.directory.add(new(name)).unwrap().1.expose().clone()
     }
 
-    fn other_process(&self) -> Directory {
-        Directory::open(&self.dir.path().join("secure"), self.clock.clone()).unwrap()
+    fn other_process(&self) -> ClientDirectory {
+        ClientDirectory::open(&crate::open(&self.secure(), &[]).unwrap(), self.clock.clone())
     }
 
     fn who(&self, token: &str) -> Option<String> {
         self.directory.authenticate(token).map(|client| client.name.clone())
     }
 
-    fn who_after_edit(&self, token: &str) -> Option<String> {
-        crate::kept::after_edit();
-        self.who(token)
-    }
-
-    /// Puts another file in the place of the real one, as an editor or a restored backup would.
-    fn write(&self, text: &str) {
-        let new = self.dir.path().join("new");
-        std::fs::write(&new, text).unwrap();
-        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::fs::rename(new, self.path()).unwrap();
-        crate::kept::after_edit();
+    /// Changes the rows behind the program's back.
+    fn edit(&self, sql: &str) {
+        let file = self.secure().join(crate::database::FILE_NAME);
+        rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
     }
 }
 
@@ -122,7 +115,6 @@ fn a_client_gets_the_scope_it_was_made_with() {
     let wanted = NewClient { deny: vec!["*_delete".into()], ..new("careful") };
     let (_, token) = at.directory.add(wanted).unwrap();
     at.directory.change_scope("careful", vec!["notes_*".into()], EffectSet::ALL, None).unwrap();
-    crate::kept::after_edit();
     let client = at.directory.authenticate(token.expose()).unwrap();
     assert!(client.scope.covers("notes_read", Effect::Read) && !client.scope.is_everything());
     assert!(!client.scope.covers("notes_delete", Effect::Destroy));
@@ -157,49 +149,28 @@ fn no_near_miss_of_a_token_is_accepted() {
         assert_eq!(at.who(wrong), None, "{wrong:?}");
     }
     // The stored digest is not a password either.
-    let stored: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(at.path()).unwrap()).unwrap();
-    assert_eq!(at.who(stored["clients"][0]["token_sha256"].as_str().unwrap()), None);
+    assert_eq!(at.who(&token::digest_of(&token).unwrap().to_hex()), None);
     assert_eq!(at.who(&token).as_deref(), Some("laptop"));
 }
 
 #[test]
-fn the_file_holds_no_token_and_is_private() {
+fn the_database_holds_no_token_and_is_private() {
     let at = Fixture::new();
-    let life = Some(Duration::from_secs(3600));
-    let (_, token) = at.directory.add(NewClient { expires_in: life, ..new("laptop") }).unwrap();
+    let (_, token) = at.directory.add(new("laptop")).unwrap();
     let token = token.expose();
-    let text = std::fs::read_to_string(at.path()).unwrap();
-    assert!(!text.contains(token.as_str()) && !text.contains(&token[4..]), "{text}");
-    let shown =
-        text.replace(&token[4..12], "HINT").replace(&token::digest_of(token).unwrap().to_hex(), "HASH");
-    insta::assert_snapshot!(shown, @r#"
-    {
-      "version": 1,
-      "clients": [
-        {
-          "name": "laptop",
-          "token_sha256": "HASH",
-          "token_hint": "HINT",
-          "allow": [
-            "*"
-          ],
-          "effects": [
-            "read",
-            "create",
-            "write",
-            "destroy"
-          ],
-          "created": "2026-01-01T00:00:00Z",
-          "expires": "2026-01-01T01:00:00Z"
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&at.secure()), 0o700);
+    for entry in std::fs::read_dir(at.secure()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            assert_eq!(mode(&path), 0o700, "{}", path.display());
+            continue;
         }
-      ]
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+        let bytes = std::fs::read(&path).unwrap();
+        let has = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+        assert!(!has(&token[4..]) && !has(&token[12..]), "{}", path.display());
     }
-    "#);
-    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&at.path()), 0o600);
-    assert_eq!(mode(&at.path().with_file_name("clients.lock")), 0o600);
-    assert_eq!(mode(at.path().parent().unwrap()), 0o700);
 }
 
 #[test]
@@ -230,16 +201,6 @@ fn another_process_is_heard_at_once() {
 }
 
 #[test]
-fn an_edit_in_place_is_noticed_too() {
-    let at = Fixture::new();
-    let token = at.add("laptop");
-    assert!(at.who(&token).is_some());
-    let mut file = std::fs::OpenOptions::new().append(true).open(at.path()).unwrap();
-    std::io::Write::write_all(&mut file, b"x").unwrap();
-    assert!(at.who(&token).is_none());
-}
-
-#[test]
 fn changes_from_many_sides_are_all_kept() {
     let at = Fixture::new();
     std::thread::scope(|scope| {
@@ -256,97 +217,97 @@ fn changes_from_many_sides_are_all_kept() {
 }
 
 #[test]
-fn a_damaged_file_lets_nobody_in_and_is_left_alone() {
+fn damaged_rows_let_nobody_in_and_are_left_alone() {
     let at = Fixture::new();
     let token = at.add("laptop");
-    let good = std::fs::read_to_string(at.path()).unwrap();
-    let twice: serde_json::Value = {
-        let mut value: serde_json::Value = serde_json::from_str(&good).unwrap();
-        let mut copy = value["clients"][0].clone();
-        copy["token_sha256"] = "0".repeat(64).into();
-        value["clients"].as_array_mut().unwrap().push(copy);
-        value
-    };
-    let broken = [
-        String::new(),
-        good[..good.len() / 2].to_owned(),
-        "[]".to_owned(),
-        good.replace("\"version\": 1", "\"version\": 2, \"roles\": []"),
-        good.replace("\"allow\"", "\"alow\""),
-        good.replace("\"read\"", "\"rule\""),
-        good.replace("\"*\"", "\"[\""),
-        good.replace("\"token_sha256\": \"", "\"token_sha256\": \"zz"),
-        good.replace("\"laptop\"", "\"Lap Top\""),
-        twice.to_string(),
-    ];
     let mut reasons = String::new();
-    for text in &broken {
-        at.write(text);
-        assert_eq!(at.who(&token), None);
-        assert!(!at.directory.is_empty());
-        assert!(at.directory.add(new("late")).is_err() && at.directory.revoke("laptop").is_err());
-        assert_eq!(&std::fs::read_to_string(at.path()).unwrap(), text);
-        reasons.push_str(&at.directory.health().unwrap_err());
+    for edit in [
+        "UPDATE clients SET record = '{'",
+        "UPDATE clients SET record = replace(record, '\"allow\"', '\"alow\"')",
+        "UPDATE clients SET record = replace(record, '\"read\"', '\"rule\"')",
+        "UPDATE clients SET record = replace(record, '\"*\"', '\"[\"')",
+        "UPDATE clients SET record = replace(record, '\"token_sha256\":\"', '\"token_sha256\":\"zz')",
+        "UPDATE clients SET record = replace(record, 'laptop', 'tablet')",
+        "UPDATE clients SET record = x'ff'",
+        "INSERT INTO clients SELECT 'two', 2, replace(record, 'laptop', 'two') FROM clients",
+    ] {
+        at.edit(&format!("CREATE TABLE good AS SELECT * FROM clients; {edit};"));
+        let late = at.other_process();
+        assert!(late.authenticate(&token).is_none() && !late.is_empty());
+        assert!(late.add(new("late")).is_err() && late.revoke("laptop").is_err());
+        reasons.push_str(&late.health().unwrap_err());
         reasons.push('\n');
-        // Mending the file is all that is needed.
-        at.write(&good);
-        assert_eq!(at.who(&token).as_deref(), Some("laptop"));
-        assert_eq!(at.directory.health(), Ok(()));
+        // Mending the rows is all that is needed.
+        at.edit("DELETE FROM clients; INSERT INTO clients SELECT * FROM good; DROP TABLE good;");
+        assert!(at.other_process().authenticate(&token).is_some());
     }
     insta::assert_snapshot!(reasons, @"
-    clients.json is damaged: EOF while parsing a value at line 1 column 0
-    clients.json is damaged: EOF while parsing a value at line 8 column 1
-    clients.json is damaged: it has no version
-    clients.json is of version 2, this program reads version 1
-    clients.json is damaged: unknown field `alow`, expected one of `name`, `token_sha256`, `token_hint`, `allow`, `deny`, `effects`, `tools`, `created`, `expires`
-    client `laptop` in clients.json: `rule` is not an effect; expected read, create, write or destroy
-    client `laptop` in clients.json: `[` is not a glob: unclosed character class; missing ']'
-    client `laptop` in clients.json: `token_sha256` is not 64 hex digits
-    clients.json: client name `Lap Top` is not valid; expected 1 to 64 of a-z, 0-9, `-` and `_`, starting with a letter or digit
-    client `laptop` in clients.json: the name is given twice
+    the database is damaged: `laptop` in table clients: EOF while parsing an object at line 1 column 1
+    the database is damaged: `laptop` in table clients: missing field `allow` at line 1 column 215
+    client `laptop`: `rule` is not an effect; expected read, create, write or destroy
+    client `laptop`: `[` is not a glob: unclosed character class; missing ']'
+    client `laptop`: `token_sha256` is not 64 hex digits
+    the database is damaged: `laptop` in table clients: the record has another key
+    the database is damaged: column `record` does not hold text
+    client `two`: another client has the same token
     ");
 }
 
 #[test]
-fn a_file_that_others_can_write_or_that_is_no_file_lets_nobody_in() {
+fn what_a_newer_program_has_added_is_not_in_the_way() {
     let at = Fixture::new();
     let token = at.add("laptop");
-    std::fs::set_permissions(at.path(), std::fs::Permissions::from_mode(0o622)).unwrap();
-    assert_eq!(at.who_after_edit(&token), None);
-    insta::assert_snapshot!(at.directory.health().unwrap_err(), @"clients.json can be written by others; check it, then `chmod 600` it");
-    std::fs::set_permissions(at.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(at.who_after_edit(&token).is_some());
-
-    // Only root can give a file away; everyone else is spared this part.
-    if std::os::unix::fs::chown(at.path(), Some(12345), None).is_ok() {
-        assert_eq!(at.who_after_edit(&token), None);
-        assert_eq!(at.directory.health().unwrap_err(), "clients.json belongs to another user");
-        std::os::unix::fs::chown(at.path(), Some(0), None).unwrap();
-        assert!(at.who_after_edit(&token).is_some());
-    }
-
-    let elsewhere = at.dir.path().join("elsewhere.json");
-    std::fs::rename(at.path(), &elsewhere).unwrap();
-    assert_eq!(at.who_after_edit(&token), None);
-    std::os::unix::fs::symlink(&elsewhere, at.path()).unwrap();
-    assert_eq!(at.who_after_edit(&token), None);
-    assert!(at.directory.health().is_err());
-    std::fs::remove_file(at.path()).unwrap();
-    std::fs::create_dir(at.path()).unwrap();
-    assert_eq!(at.who_after_edit(&token), None);
-    assert!(at.directory.health().is_err());
+    at.edit("UPDATE clients SET record = replace(record, '{\"name\"', '{\"team\":7,\"name\"')");
+    assert!(at.other_process().authenticate(&token).is_some());
 }
 
 #[test]
-fn what_a_crash_left_behind_is_neither_read_nor_in_the_way() {
+fn the_file_of_an_earlier_version_is_taken_over_once() {
     let at = Fixture::new();
     let token = at.add("laptop");
-    let left = at.path().with_file_name("clients.json.new");
-    std::fs::write(&left, "{\"version\": 1, \"cli").unwrap();
-    assert!(at.who(&token).is_some() && at.other_process().authenticate(&token).is_some());
-    let second = at.add("second");
-    assert!(at.who(&token).is_some() && at.who(&second).is_some());
-    assert!(!left.exists());
+    let record = {
+        let file = at.secure().join(crate::database::FILE_NAME);
+        let connection = rusqlite::Connection::open(file).unwrap();
+        connection.query_row("SELECT record FROM clients", [], |row| row.get::<_, String>(0)).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clients.json");
+    let write = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    let open =
+        || crate::open(folder.path(), &[]).map(|database| ClientDirectory::open(&database, at.clock.clone()));
+    // What cannot be read stays where it is, and nobody is let in.
+    for broken in ["{ broken", "{\"version\": 2, \"clients\": []}"] {
+        write(broken);
+        let refused = open().err().unwrap().to_string();
+        assert!(refused.contains("cannot be imported: clients.json is"), "{refused}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), broken);
+    }
+    write(&format!("{{\"version\": 1, \"clients\": [{record}]}}"));
+    assert!(open().unwrap().authenticate(&token).is_some());
+    assert!(!file.exists() && folder.path().join("clients.json.imported").exists());
+    assert!(open().unwrap().has_been_used());
+    // One that came back is not read: what it lets in may have been revoked since.
+    open().unwrap().revoke("laptop").unwrap();
+    write(&format!("{{\"version\": 1, \"clients\": [{record}]}}"));
+    let refused = open().err().unwrap().to_string();
+    assert!(refused.contains("move it away"), "{refused}");
+}
+
+#[test]
+fn a_process_killed_before_the_file_was_renamed_has_taken_it_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clients.json");
+    std::fs::write(&file, "{\"version\": 1, \"clients\": []}").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    drop(crate::open(folder.path(), &[]).unwrap());
+    std::fs::rename(folder.path().join("clients.json.imported"), &file).unwrap();
+    let database = crate::open(folder.path(), &[]).unwrap();
+    assert!(!file.exists());
+    let directory = ClientDirectory::open(&database, Arc::new(portcullis_core::SystemClock));
+    assert!(directory.has_been_used() && directory.is_empty());
 }
 
 #[test]

@@ -20,24 +20,24 @@ const HINT_CHARS: usize = 8;
 
 /// The SHA-256 of a token.
 #[derive(Clone, Copy)]
-pub(super) struct Digest([u8; 32]);
+pub(super) struct ClientTokenDigest([u8; 32]);
 
-impl PartialEq for Digest {
+impl PartialEq for ClientTokenDigest {
     /// Takes the same time wherever two digests differ, so a map of clients tells nothing by its timing.
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
 }
 
-impl Eq for Digest {}
+impl Eq for ClientTokenDigest {}
 
-impl Hash for Digest {
+impl Hash for ClientTokenDigest {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.hash(state);
     }
 }
 
-impl Digest {
+impl ClientTokenDigest {
     /// Returns enough of it to tell two tokens apart, and too little to find either by.
     pub(super) fn mark(self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
@@ -48,8 +48,8 @@ impl Digest {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads what [`Digest::to_hex`] wrote, and nothing else.
-    pub(super) fn from_hex(text: &str) -> Option<Digest> {
+    /// Reads what [`ClientTokenDigest::to_hex`] wrote, and nothing else.
+    pub(super) fn from_hex(text: &str) -> Option<ClientTokenDigest> {
         let digit = |c: u8| match c {
             b'0'..=b'9' => Some(c - b'0'),
             b'a'..=b'f' => Some(c - b'a' + 10),
@@ -58,24 +58,24 @@ impl Digest {
         let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
         let bytes: Option<Vec<u8>> =
             pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
-        Some(Digest(bytes?.try_into().ok()?))
+        Some(ClientTokenDigest(bytes?.try_into().ok()?))
     }
 }
 
 /// Makes a token.
-pub(super) fn generate() -> Result<(Secret<String>, Digest), IdentityError> {
+pub(super) fn generate() -> Result<(Secret<String>, ClientTokenDigest), IdentityError> {
     let mut bytes = [0; RANDOM_BYTES];
     getrandom::fill(&mut bytes).map_err(IdentityError::Random)?;
     let token = format!("{TOKEN_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
-    let digest = Digest(Sha256::digest(token.as_bytes()).into());
+    let digest = ClientTokenDigest(Sha256::digest(token.as_bytes()).into());
     Ok((Secret::new(token), digest))
 }
 
 /// Returns the digest of what a stranger sent; `None` if it does not even look like a token.
-pub(super) fn digest_of(token: &str) -> Option<Digest> {
+pub(super) fn digest_of(token: &str) -> Option<ClientTokenDigest> {
     // The form of a token is public, so refusing early tells nothing; it also bounds the work.
     let body = token.strip_prefix(TOKEN_PREFIX)?;
-    (body.len() == BODY_CHARS).then(|| Digest(Sha256::digest(token.as_bytes()).into()))
+    (body.len() == BODY_CHARS).then(|| ClientTokenDigest(Sha256::digest(token.as_bytes()).into()))
 }
 
 /// Returns the part of a token that may be shown.

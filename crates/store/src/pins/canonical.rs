@@ -1,7 +1,7 @@
-//! One text for a definition, however it was written: keys in order, no space, and one form for each string.
+//! Canonical JSON of a definition: sorted keys, no whitespace, one form for each string.
 //!
-//! Like RFC 8785, but numbers stay as they were written. That form takes them for doubles, in which two long numbers
-//! can be the same; here whatever reads differently is different.
+//! Like RFC 8785, but numbers stay as written. RFC 8785 takes them for doubles, in which two long numbers can
+//! be equal; here any difference counts.
 
 use portcullis_core::json::DEPTH_MAX;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Returns the one text of a JSON value. A key that is given twice is an error: two readers could take it for two things.
+/// Returns the canonical text of a JSON value. A repeated key is an error: two parsers could read two
+/// different values.
 pub fn canonical(json: &str) -> Result<String, String> {
     let raw: &RawValue = serde_json::from_str(json).map_err(|error| error.to_string())?;
     let mut text = String::with_capacity(json.len());
@@ -19,12 +20,12 @@ pub fn canonical(json: &str) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the SHA-256 of a text, in hexadecimal digits.
+/// Returns the SHA-256 of a text as hex digits.
 pub fn digest(text: &str) -> String {
     hex(&Sha256::digest(text.as_bytes()))
 }
 
-/// Returns bytes in hexadecimal digits.
+/// Returns bytes as hex digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -33,10 +34,10 @@ fn write(raw: &RawValue, depth_left: usize, out: &mut String) -> Result<(), Stri
     let text = raw.get().trim();
     let deeper =
         || depth_left.checked_sub(1).ok_or_else(|| format!("nested more than {DEPTH_MAX} levels deep"));
-    let told = |error: serde_json::Error| error.to_string();
+    let message = |error: serde_json::Error| error.to_string();
     match text.as_bytes().first() {
         Some(b'{') => {
-            let members: Members<'_> = serde_json::from_str(text).map_err(told)?;
+            let members: Members<'_> = serde_json::from_str(text).map_err(message)?;
             out.push('{');
             for (at, (key, value)) in members.0.iter().enumerate() {
                 if at > 0 {
@@ -49,7 +50,7 @@ fn write(raw: &RawValue, depth_left: usize, out: &mut String) -> Result<(), Stri
             out.push('}');
         }
         Some(b'[') => {
-            let items: Vec<&RawValue> = serde_json::from_str(text).map_err(told)?;
+            let items: Vec<&RawValue> = serde_json::from_str(text).map_err(message)?;
             out.push('[');
             for (at, value) in items.into_iter().enumerate() {
                 if at > 0 {
@@ -60,7 +61,7 @@ fn write(raw: &RawValue, depth_left: usize, out: &mut String) -> Result<(), Stri
             out.push(']');
         }
         Some(b'"') => {
-            let string: String = serde_json::from_str(text).map_err(told)?;
+            let string: String = serde_json::from_str(text).map_err(message)?;
             out.push_str(&Value::from(string).to_string());
         }
         _ => out.push_str(text),
@@ -112,7 +113,7 @@ mod tests {
         ] {
             assert_ne!(canonical(left).unwrap(), canonical(right).unwrap());
         }
-        // The weak variant: through doubles, these two are one.
+        // The weak variant: as doubles, these two are equal.
         assert_eq!(
             serde_json::from_str::<f64>("9007199254740992").unwrap(),
             serde_json::from_str::<f64>("9007199254740993").unwrap()

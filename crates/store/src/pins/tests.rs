@@ -1,27 +1,28 @@
-//! What is trusted, what waits, and every verdict of the corpus that is about one definition.
+//! Trust, pending definitions, and every verdict of the corpus about one definition.
 
 use super::*;
+use crate::testing;
 use portcullis_core::SystemClock;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-fn snapshot(tools: &[Value]) -> Snapshot {
+fn snapshot(tools: &[Value]) -> ServerSnapshot {
     let pins = tools.iter().map(|tool| {
-        (tool["name"].as_str().unwrap_or_default().to_owned(), Pin::of(&tool.to_string()).unwrap())
+        (tool["name"].as_str().unwrap_or_default().to_owned(), DefinitionPin::of(&tool.to_string()).unwrap())
     });
-    let identity = Identity::from([("command".to_owned(), "/bin/server".to_owned())]);
-    Snapshot { identity, tools: pins.collect(), ..Snapshot::default() }
+    let identity = ServerIdentity::from([("command".to_owned(), "/bin/server".to_owned())]);
+    ServerSnapshot { identity, tools: pins.collect(), ..ServerSnapshot::default() }
 }
 
-fn standing_after(before: &Value, after: &Value) -> Standing {
-    let trusted = Trusted {
+fn standing_after(before: &Value, after: &Value) -> PinStatus {
+    let trusted = TrustedServer {
         since: Timestamp::default(),
         by: "me".to_owned(),
         as_it_was: snapshot(std::slice::from_ref(before)),
     };
     let now = snapshot(std::slice::from_ref(after));
     let (name, pin) = now.tools.first_key_value().unwrap();
-    trusted.standing(&now.identity, Kind::Tool, name, &pin.sha256)
+    trusted.pin_status(&now.identity, PinKind::Tool, name, &pin.sha256)
 }
 
 fn corpus() -> Option<Vec<Value>> {
@@ -31,7 +32,7 @@ fn corpus() -> Option<Vec<Value>> {
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
 }
 
-/// Takes a case and a way to tell, and returns the ids that are told wrongly.
+/// Returns the ids of the cases that `is_same` judges wrongly.
 fn wrong(cases: &[Value], is_same: impl Fn(&Value, &Value) -> bool) -> Vec<String> {
     let pairs = cases.iter().filter(|case| case.get("before").is_some());
     let wrong = pairs.filter(|case| {
@@ -56,10 +57,10 @@ fn every_pair_of_the_corpus_gets_its_verdict() {
         own.clone()
     });
     for cases in [&cases, &own] {
-        let told = wrong(cases, |before, after| standing_after(before, after) == Standing::Trusted);
-        assert_eq!(told, Vec::<String>::new());
+        let misjudged = wrong(cases, |before, after| standing_after(before, after) == PinStatus::Trusted);
+        assert_eq!(misjudged, Vec::<String>::new());
     }
-    // The weak variant, which many gateways have: only the name and the description.
+    // The weak variant, which many gateways have: only name and description.
     let shallow = |before: &Value, after: &Value| {
         before["name"] == after["name"] && before["description"] == after["description"]
     };
@@ -69,23 +70,26 @@ fn every_pair_of_the_corpus_gets_its_verdict() {
 #[test]
 fn trust_is_for_one_server_as_it_was() {
     let folder = tempfile::tempdir().unwrap();
-    let (hub, command) =
-        (Pins::open(folder.path(), Arc::new(SystemClock)), Pins::open(folder.path(), Arc::new(SystemClock)));
+    let (hub, command) = (
+        PinStore::open(&testing::open(folder.path()), Arc::new(SystemClock)),
+        PinStore::open(&testing::open(folder.path()), Arc::new(SystemClock)),
+    );
     let tool = json!({ "name": "pay", "inputSchema": { "type": "object" } });
     let seen = snapshot(std::slice::from_ref(&tool));
     let sha256 = seen.tools["pay"].sha256.clone();
     assert!(hub.of("shop").is_none());
     command.trust("shop", seen.clone(), "me").unwrap();
     let trusted = hub.of("shop").unwrap();
-    let stands =
-        |identity: &Identity, name: &str, sha256: &str| trusted.standing(identity, Kind::Tool, name, sha256);
-    assert_eq!(stands(&seen.identity, "pay", &sha256), Standing::Trusted);
-    assert_eq!(stands(&seen.identity, "pay", "00"), Standing::Changed);
-    assert_eq!(stands(&seen.identity, "buy", &sha256), Standing::New);
-    assert_eq!(trusted.standing(&seen.identity, Kind::Prompt, "pay", &sha256), Standing::New);
+    let stands = |identity: &ServerIdentity, name: &str, sha256: &str| {
+        trusted.pin_status(identity, PinKind::Tool, name, sha256)
+    };
+    assert_eq!(stands(&seen.identity, "pay", &sha256), PinStatus::Trusted);
+    assert_eq!(stands(&seen.identity, "pay", "00"), PinStatus::Changed);
+    assert_eq!(stands(&seen.identity, "buy", &sha256), PinStatus::New);
+    assert_eq!(trusted.pin_status(&seen.identity, PinKind::Prompt, "pay", &sha256), PinStatus::New);
     let mut other = seen.identity.clone();
     other.insert("executable".to_owned(), "ff".to_owned());
-    assert_eq!(stands(&other, "pay", &sha256), Standing::Server);
+    assert_eq!(stands(&other, "pay", &sha256), PinStatus::Server);
     assert!(trusted.instructions_stand(&seen.identity, None));
     assert!(!trusted.instructions_stand(&seen.identity, Some("do as I say")));
     assert!(!trusted.instructions_stand(&other, None));
@@ -96,23 +100,23 @@ fn trust_is_for_one_server_as_it_was() {
 }
 
 #[test]
-fn a_damaged_or_edited_file_trusts_nobody_and_is_not_written_over() {
+fn damaged_or_edited_rows_trust_nobody_and_are_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
-    let pins = Pins::open(folder.path(), Arc::new(SystemClock));
+    let pins = PinStore::open(&testing::open(folder.path()), Arc::new(SystemClock));
     pins.trust("shop", snapshot(&[json!({ "name": "pay" })]), "me").unwrap();
-    let path = folder.path().join(FILE_NAME);
-    let good = std::fs::read_to_string(&path).unwrap();
-    for bad in [good.replace("{\\\"name\\\":\\\"pay\\\"}", "{\\\"name\\\":\\\"buy\\\"}"), "{".to_owned()] {
-        assert_ne!(bad, good);
-        std::fs::write(&path, &bad).unwrap();
-        crate::kept::after_edit();
-        assert!(pins.of("shop").is_none());
+    for bad in [
+        r#"UPDATE pins SET record = replace(record, 'name\":\"pay', 'name\":\"buy')"#,
+        "UPDATE pins SET record = substr(record, 2)",
+    ] {
+        testing::edit(folder.path(), "pins", bad);
+        let damaged = testing::export(folder.path());
+        assert!(pins.of("shop").is_none(), "{damaged}");
         assert!(pins.health().is_err());
-        assert!(pins.trust("shop", Snapshot::default(), "me").is_err());
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), bad);
+        assert!(pins.trust("shop", ServerSnapshot::default(), "me").is_err());
+        assert_eq!(testing::export(folder.path()), damaged);
     }
-    std::fs::write(&path, &good).unwrap();
-    crate::kept::after_edit();
+    let repair = r#"UPDATE pins SET record = replace('{' || record, 'name\":\"buy', 'name\":\"pay')"#;
+    testing::edit(folder.path(), "pins", repair);
     assert!(pins.of("shop").is_some());
 }
 

@@ -1,7 +1,7 @@
-//! The bytes: files of scripts, and copies of versions under their hash.
+//! Files of scripts, and stored copies by hash.
 
 use super::{SOURCE_BYTES_MAX, ScriptError, ScriptName};
-use crate::kept::FileError;
+use crate::locked_file::FileError;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ pub(super) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the names of scripts in the folder. What has no name of a script is none.
+/// Returns the scripts in the folder. Other file names are skipped.
 pub(super) fn names_in(folder: &Path, names_max: usize) -> Result<Vec<ScriptName>, ScriptError> {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -31,7 +31,7 @@ pub(super) fn names_in(folder: &Path, names_max: usize) -> Result<Vec<ScriptName
 
 /// Reads the file of a script.
 pub(super) fn read(folder: &Path, name: &ScriptName) -> Result<String, ScriptError> {
-    // Not through a link, and without waiting on a pipe that someone put in its place.
+    // No symlink is followed, and a FIFO in its place does not block.
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let unreadable =
         |error: io::Error| ScriptError::Unreadable { name: name.clone(), why: error.kind().to_string() };
@@ -58,7 +58,7 @@ pub(super) fn read(folder: &Path, name: &ScriptName) -> Result<String, ScriptErr
     String::from_utf8(bytes).map_err(|_| ScriptError::NotText(name.clone()))
 }
 
-/// Writes the file of a script, whole or not at all.
+/// Writes the file of a script atomically.
 pub(super) fn put(folder: &Path, name: &ScriptName, source: &str) -> Result<(), ScriptError> {
     make(folder)?;
     Ok(write(folder, name.as_str(), source)?)
@@ -80,7 +80,7 @@ fn make(folder: &Path) -> Result<(), FileError> {
 fn write(folder: &Path, name: &str, source: &str) -> Result<(), FileError> {
     let path = folder.join(name);
     let failed = |error: io::Error| FileError::new("write", &path, error);
-    // The name is no script's, so that what a crash leaves behind is none either.
+    // Not a script's name, so that a leftover of a crash is no script.
     let new_path = folder.join(format!(".{name}.new"));
     match std::fs::remove_file(&new_path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
@@ -93,17 +93,17 @@ fn write(folder: &Path, name: &str, source: &str) -> Result<(), FileError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
-/// Versions under their hash.
-pub(super) struct Copies {
+/// Copies of versions, content-addressed by their hash.
+pub(super) struct ScriptCopies {
     dir: PathBuf,
 }
 
-impl Copies {
-    pub(super) fn new(dir: PathBuf) -> Copies {
-        Copies { dir }
+impl ScriptCopies {
+    pub(super) fn new(dir: PathBuf) -> ScriptCopies {
+        ScriptCopies { dir }
     }
 
-    /// Keeps a version. One that is there already is as good, if it is what its name says.
+    /// Stores a version. An existing copy is reused if its contents match its name.
     pub(super) fn keep(&self, hash: &str, source: &str) -> Result<(), ScriptError> {
         if self.read(hash).is_ok() {
             return Ok(());
@@ -112,10 +112,10 @@ impl Copies {
         Ok(write(&self.dir, &format!("{hash}.star"), source)?)
     }
 
-    /// Returns a version, if it still is what its name says.
+    /// Returns a version, if its contents still match its hash.
     pub(super) fn read(&self, hash: &str) -> Result<String, String> {
         let gone =
-            |why: &str| format!("the kept version {} of the script {why}", &hash[..hash.len().min(12)]);
+            |why: &str| format!("the stored version {} of the script {why}", &hash[..hash.len().min(12)]);
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         let file =
             OpenOptions::new().read(true).custom_flags(flags).open(self.dir.join(format!("{hash}.star")));
@@ -129,7 +129,7 @@ impl Copies {
         String::from_utf8(bytes).map_err(|_| gone("is not UTF-8"))
     }
 
-    /// Forgets versions that nothing speaks of any more. One that cannot be removed is only in the way.
+    /// Removes versions that no record refers to. One that cannot be removed only takes space.
     pub(super) fn forget_others(&self, used: &BTreeSet<String>) {
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let name = entry.file_name();

@@ -1,7 +1,7 @@
-//! What a script says of itself, in the comment at its beginning.
+//! The header of a script: `# @key: value` comments at its beginning.
 //!
-//! Only lines are looked at: nothing here parses the language. What a script says it needs is a wish; what it may use is
-//! what a person grants.
+//! Only lines are scanned: the hub never parses the language. The header requests permissions; a person
+//! grants them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -11,42 +11,42 @@ use std::time::Duration;
 
 const STEM_CHARS_MAX: usize = 64;
 const ENDING: &str = ".star";
-/// How many lines the comment may have, and how much of a text is kept.
+/// Lines of the header, and characters of a text that are kept.
 const LINES_MAX: usize = 200;
 const TEXT_CHARS_MAX: usize = 500;
-/// How many secrets, hosts or tools one script can be granted.
+/// Secrets, hosts or tools that one script can be granted.
 const NAMES_MAX: usize = 64;
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 
-/// The name of a script: its file's. `x` and `x.star` both mean `x.star`.
+/// The name of a script: that of its file. `x` and `x.star` both mean `x.star`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ScriptName(String);
 
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{0}` is no name of a script: expected 1 to {STEM_CHARS_MAX} of a-z, 0-9, `_` and `-`, with or without `.star`"
+    "`{0}` is not a valid script name: expected 1 to {STEM_CHARS_MAX} of a-z, 0-9, `_` and `-`, with or without `.star`"
 )]
-pub struct NameError(String);
+pub struct ScriptNameError(String);
 
 impl FromStr for ScriptName {
-    type Err = NameError;
+    type Err = ScriptNameError;
 
-    fn from_str(text: &str) -> Result<ScriptName, NameError> {
+    fn from_str(text: &str) -> Result<ScriptName, ScriptNameError> {
         let stem = text.strip_suffix(ENDING).unwrap_or(text);
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
         if stem.is_empty() || stem.len() > STEM_CHARS_MAX || !stem.bytes().all(fits) {
             let shown: String = text.chars().take(STEM_CHARS_MAX + 1).collect();
-            return Err(NameError(portcullis_core::json::printable(&shown)));
+            return Err(ScriptNameError(portcullis_core::json::printable(&shown)));
         }
         Ok(ScriptName(format!("{stem}{ENDING}")))
     }
 }
 
 impl TryFrom<String> for ScriptName {
-    type Error = NameError;
+    type Error = ScriptNameError;
 
-    fn try_from(text: String) -> Result<ScriptName, NameError> {
+    fn try_from(text: String) -> Result<ScriptName, ScriptNameError> {
         text.parse()
     }
 }
@@ -70,30 +70,30 @@ impl fmt::Display for ScriptName {
     }
 }
 
-/// A kind of names: what it is called, those there are, what fits, and what is said where one does not.
-type Kind<'a> = (&'a str, &'a BTreeSet<String>, fn(&str) -> bool, &'a str);
+/// A kind of permission: its key, its entries, the check of an entry, and what an error expects.
+type PermissionKind<'a> = (&'a str, &'a BTreeSet<String>, fn(&str) -> bool, &'a str);
 
-/// What a script may use, or wants to.
+/// Permissions of a script, requested or granted.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Capabilities {
+pub struct ScriptPermissions {
     /// Names of secrets.
     pub secrets: BTreeSet<String>,
-    /// Hosts, or `*.example.com` for all below one.
+    /// Hosts, or `*.example.com` for all subdomains.
     pub hosts: BTreeSet<String>,
     /// Names of tools, or globs over them.
     pub tools: BTreeSet<String>,
-    /// How long it may run, where that is not as long as any other.
+    /// A timeout other than the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
-impl Capabilities {
+impl ScriptPermissions {
     pub fn is_empty(&self) -> bool {
-        *self == Capabilities::default()
+        *self == ScriptPermissions::default()
     }
 
-    /// Returns whether a host, in lower case, is among those.
+    /// Returns whether a lower-case host is covered.
     pub fn has_host(&self, host: &str) -> bool {
         self.hosts.iter().any(|known| match known.strip_prefix("*.") {
             Some(above) => host.strip_suffix(above).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
@@ -101,7 +101,7 @@ impl Capabilities {
         })
     }
 
-    /// Says what is wrong with it, if anything is.
+    /// Validates the entries.
     pub fn check(&self) -> Result<(), String> {
         let is_secret = |name: &str| {
             name.starts_with(|c: char| c.is_ascii_uppercase())
@@ -113,10 +113,10 @@ impl Capabilities {
             !host.is_empty() && host.len() <= 253 && host.bytes().all(fits)
         };
         let is_tool = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.*?".contains(&b));
-        let kinds: [Kind<'_>; 3] = [
+        let kinds: [PermissionKind<'_>; 3] = [
             ("secrets", &self.secrets, is_secret, "names like API_KEY"),
             ("hosts", &self.hosts, is_host, "hosts like api.example.com or *.example.com"),
-            ("tools", &self.tools, is_tool, "names of tools like workspace_read"),
+            ("tools", &self.tools, is_tool, "tool names like workspace_read"),
         ];
         for (kind, names, fits, expected) in kinds {
             if names.len() > NAMES_MAX {
@@ -137,8 +137,8 @@ impl Capabilities {
         }
     }
 
-    /// Says in lines what `other` has more or less than this.
-    pub fn differences(&self, other: &Capabilities) -> Vec<String> {
+    /// Returns the diff to `other`, as lines.
+    pub fn differences(&self, other: &ScriptPermissions) -> Vec<String> {
         let mut lines = Vec::new();
         let kinds = [
             ("secret", &self.secrets, &other.secrets),
@@ -150,31 +150,31 @@ impl Capabilities {
             lines.extend(before.difference(after).map(|name| format!("- {kind} {name}")));
         }
         if self.timeout_ms != other.timeout_ms {
-            let told =
+            let shown =
                 |ms: Option<u64>| ms.map_or_else(|| "the usual time".to_owned(), |ms| format!("{ms} ms"));
-            lines.push(format!("~ time {} -> {}", told(self.timeout_ms), told(other.timeout_ms)));
+            lines.push(format!("~ time {} -> {}", shown(self.timeout_ms), shown(other.timeout_ms)));
         }
         lines
     }
 }
 
-/// What the comment at the beginning says.
+/// The parsed header.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Header {
+pub struct ScriptHeader {
     pub description: String,
     pub author: String,
     pub version: String,
-    /// What the script says that it needs.
-    pub wants: Capabilities,
-    /// What is wrong with what it says.
+    /// The requested permissions.
+    pub wants: ScriptPermissions,
+    /// Errors in the header.
     pub problems: Vec<String>,
 }
 
-impl Header {
-    /// Reads `# @key: value` or `# @key value` from the lines before the first that is no comment. Blank lines do not
-    /// end it.
-    pub fn of(source: &str) -> Header {
-        let mut header = Header::default();
+impl ScriptHeader {
+    /// Parses `# @key: value` or `# @key value` up to the first line that is no comment. Blank lines do not
+    /// end the header.
+    pub fn of(source: &str) -> ScriptHeader {
+        let mut header = ScriptHeader::default();
         for line in source.lines().take(LINES_MAX).map(str::trim) {
             if line.is_empty() {
                 continue;
@@ -187,14 +187,14 @@ impl Header {
         }
         if let Err(problem) = header.wants.check() {
             header.problems.push(problem);
-            header.wants = Capabilities::default();
+            header.wants = ScriptPermissions::default();
         }
         header
     }
 
     fn take(&mut self, key: &str, value: &str) {
         let text = || -> String {
-            let seen = portcullis_core::text::cleaned(value);
+            let seen = portcullis_core::hidden_chars::strip_hidden(value);
             seen.chars().filter(|c| !c.is_control()).take(TEXT_CHARS_MAX).collect()
         };
         let names =
@@ -215,7 +215,7 @@ impl Header {
     }
 }
 
-/// Reads `500ms`, `10s`, `2m`, or a number of milliseconds.
+/// Parses `500ms`, `10s`, `2m`, or a number of milliseconds.
 fn milliseconds(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().ok()?;
@@ -240,14 +240,14 @@ mod tests {
         for bad in
             ["", ".star", "../x", "a/b", "X", "x.star.star", "x y", "x\0", "é", ".", "..", &"a".repeat(65)]
         {
-            let told = bad.parse::<ScriptName>().unwrap_err().to_string();
-            assert!(told.contains("expected 1 to 64"), "{bad}: {told}");
+            let error = bad.parse::<ScriptName>().unwrap_err().to_string();
+            assert!(error.contains("expected 1 to 64"), "{bad}: {error}");
         }
     }
 
     #[test]
     fn the_leading_comment_is_read_and_nothing_after_it() {
-        let header = Header::of(
+        let header = ScriptHeader::of(
             "#!/usr/bin/env starlark\n\n# @description: Weather for a city\n# @author Ada\n# @secrets: A_KEY, B_KEY\n\
              # @hosts API.example.com\n# @tools: workspace_read,memory_*\n# @timeout: 10s\nx = 1\n# @secrets: LATER\n",
         );
@@ -256,7 +256,7 @@ mod tests {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
         assert_eq!(
             header.wants,
-            Capabilities {
+            ScriptPermissions {
                 secrets: names(&["A_KEY", "B_KEY"]),
                 hosts: names(&["api.example.com"]),
                 tools: names(&["workspace_read", "memory_*"]),
@@ -268,23 +268,23 @@ mod tests {
 
     #[test]
     fn a_bad_wish_is_told_and_none_is_taken() {
-        for (bad, told) in [
+        for (bad, expected) in [
             ("# @secrets: lower", "names like API_KEY"),
             ("# @hosts: a/b", "hosts like"),
-            ("# @tools: a$b", "names of tools"),
+            ("# @tools: a$b", "tool names"),
             ("# @timeout: soon", "a time like"),
             ("# @timeout: 3600s", "at most 300000 ms"),
         ] {
-            let header = Header::of(&format!("{bad}\n# @secrets: GOOD\n"));
-            assert!(header.problems.join(" ").contains(told), "{bad}: {:?}", header.problems);
+            let header = ScriptHeader::of(&format!("{bad}\n# @secrets: GOOD\n"));
+            assert!(header.problems.join(" ").contains(expected), "{bad}: {:?}", header.problems);
         }
     }
 
     #[test]
     fn hosts_match_whole_labels() {
-        let granted = Capabilities {
+        let granted = ScriptPermissions {
             hosts: ["a.example.com".to_owned(), "*.b.com".to_owned()].into(),
-            ..Capabilities::default()
+            ..ScriptPermissions::default()
         };
         for (host, is_among) in [
             ("a.example.com", true),
@@ -301,8 +301,8 @@ mod tests {
 
     #[test]
     fn differences_name_what_came_and_went() {
-        let before = Header::of("# @secrets: A\n# @hosts: x.com\n").wants;
-        let after = Header::of("# @secrets: B\n# @hosts: x.com\n# @timeout: 5s\n").wants;
+        let before = ScriptHeader::of("# @secrets: A\n# @hosts: x.com\n").wants;
+        let after = ScriptHeader::of("# @secrets: B\n# @hosts: x.com\n# @timeout: 5s\n").wants;
         assert_eq!(
             before.differences(&after),
             ["+ secret B", "- secret A", "~ time the usual time -> 5000 ms"]

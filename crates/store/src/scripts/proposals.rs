@@ -1,15 +1,15 @@
-//! What agents propose: how much of it waits for a person, and whose it is.
+//! Proposals of scripts by agents, with a quota per client.
 
-use super::{Proposal, ScriptError, ScriptName, Scripts, check_text, copies};
+use super::{Proposal, ScriptError, ScriptName, ScriptStore, check_text, copies};
 
-/// How many proposals wait at most.
+/// Pending proposals of all clients.
 pub(super) const PROPOSALS_MAX: usize = 50;
-/// How many of these one client may have: a fifth.
+/// Pending proposals of one client: a fifth of all.
 pub(super) const PROPOSALS_PER_CLIENT_MAX: usize = 10;
 
-impl Scripts {
-    /// Keeps a text that an agent wants to be a script. It runs only once a person has accepted it. Until that is decided, only
-    /// the client that proposed it may propose it anew.
+impl ScriptStore {
+    /// Stores a proposed script. It runs only after a person has accepted it. Until the decision, only the
+    /// client that proposed it may replace it.
     pub fn propose(&self, name: &ScriptName, source: &str, client: &str) -> Result<Proposal, ScriptError> {
         check_text(name, source)?;
         let proposal =

@@ -1,9 +1,9 @@
 //! The newest runs of each script.
 //!
-//! A convenience for people; the record that counts is the audit log. Lines are appended and not waited for.
+//! For people only; the audit log is the record. Lines are appended without fsync.
 
 use super::ScriptName;
-use crate::kept::FileError;
+use crate::locked_file::FileError;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, OpenOptions};
@@ -11,34 +11,34 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// When a file is cut, and how much of its end stays: some hundred runs.
+/// Size at which a file is truncated, and how much of its end stays: some hundred runs.
 const FILE_BYTES_MAX: u64 = 128 * 1024;
 const KEPT_BYTES: u64 = 64 * 1024;
-/// How many runs are shown.
+/// Runs that are shown.
 const SHOWN_MAX: usize = 200;
 
 /// One run of a script.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct ScriptRunRecord {
     pub at: Timestamp,
     pub sha256: String,
     pub client: String,
     pub duration_ms: u64,
-    /// `ok`, or the code of what went wrong.
+    /// `ok`, or the error code.
     pub outcome: String,
 }
 
-pub(super) struct Runs {
+pub(super) struct ScriptRunLog {
     dir: PathBuf,
 }
 
-impl Runs {
-    pub(super) fn new(dir: PathBuf) -> Runs {
-        Runs { dir }
+impl ScriptRunLog {
+    pub(super) fn new(dir: PathBuf) -> ScriptRunLog {
+        ScriptRunLog { dir }
     }
 
-    pub(super) fn add(&self, name: &ScriptName, run: &Run) -> Result<(), FileError> {
+    pub(super) fn add(&self, name: &ScriptName, run: &ScriptRunRecord) -> Result<(), FileError> {
         let path = self.path(name);
         let failed = |error| FileError::new("write", &path, error);
         let open = || OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
@@ -52,7 +52,7 @@ impl Runs {
         file.write_all(line.as_bytes()).map_err(failed)?;
         if file.metadata().is_ok_and(|metadata| metadata.len() > FILE_BYTES_MAX) {
             let end = self.end(name);
-            // The first line of it was cut in the middle.
+            // The first line of the rest was cut in the middle.
             let end = end.split_once('\n').map_or("", |(_, rest)| rest);
             let new_path = path.with_extension("new");
             std::fs::write(&new_path, end)
@@ -62,7 +62,7 @@ impl Runs {
         Ok(())
     }
 
-    pub(super) fn of(&self, name: &ScriptName) -> Vec<Run> {
+    pub(super) fn of(&self, name: &ScriptName) -> Vec<ScriptRunRecord> {
         let end = self.end(name);
         let runs = end.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
         runs.take(SHOWN_MAX).collect()

@@ -1,11 +1,12 @@
 mod proposal_flood;
 
 use super::*;
+use crate::testing;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use tempfile::TempDir;
 
-/// A clock that only a test moves.
+/// A clock that only the test moves.
 struct Hands(AtomicU64);
 
 impl Clock for Hands {
@@ -17,7 +18,7 @@ impl Clock for Hands {
 struct World {
     dir: TempDir,
     clock: Arc<Hands>,
-    scripts: Scripts,
+    scripts: ScriptStore,
 }
 
 impl World {
@@ -25,20 +26,26 @@ impl World {
         World::allowing(Vec::new())
     }
 
-    fn allowing(allowed: Vec<Allowed>) -> World {
+    fn allowing(allowed: Vec<PreapprovedScript>) -> World {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(Hands(AtomicU64::new(1_800_000_000)));
-        let scripts =
-            Scripts::open(&dir.path().join("scripts"), &dir.path().join("secure"), allowed, clock.clone());
+        let scripts = ScriptStore::open(
+            &dir.path().join("scripts"),
+            &dir.path().join("secure"),
+            &testing::open(&dir.path().join("secure")),
+            allowed,
+            clock.clone(),
+        );
         std::fs::create_dir(dir.path().join("scripts")).unwrap();
         World { dir, clock, scripts }
     }
 
     /// Another process on the same home.
-    fn other(&self) -> Scripts {
-        Scripts::open(
+    fn other(&self) -> ScriptStore {
+        ScriptStore::open(
             &self.dir.path().join("scripts"),
             &self.dir.path().join("secure"),
+            &testing::open(&self.dir.path().join("secure")),
             Vec::new(),
             self.clock.clone(),
         )
@@ -49,51 +56,57 @@ impl World {
         name.parse().unwrap()
     }
 
-    fn approve(&self, name: &ScriptName) -> Result<Option<Decision>, ScriptError> {
-        let looked = self.scripts.look(name)?;
-        self.scripts.approve(name, of(&looked))
+    fn approve(&self, name: &ScriptName) -> Result<Option<ScriptDecision>, ScriptError> {
+        let review = self.scripts.review(name)?;
+        self.scripts.approve(name, of(&review))
     }
 }
 
-fn of(looked: &Looked) -> Approve {
-    Approve {
-        sha256: looked.listed.sha256.clone(),
-        granted: looked.listed.header.wants.clone(),
+fn of(review: &ScriptReview) -> ScriptApproval {
+    ScriptApproval {
+        sha256: review.listed.sha256.clone(),
+        granted: review.listed.header.wants.clone(),
         expires: None,
         by: "somebody".to_owned(),
-        seen: Some(looked.listed.seen),
+        seen: Some(review.listed.seen),
     }
 }
 
-fn state(scripts: &Scripts, name: &ScriptName) -> State {
-    scripts.look(name).unwrap().listed.state
+fn state(scripts: &ScriptStore, name: &ScriptName) -> ScriptState {
+    scripts.review(name).unwrap().listed.state
 }
 
 #[test]
 fn exactly_what_was_approved_runs() {
     let world = World::new();
     let name = world.write("x.star", "# @secrets: A_KEY\nresult = 4\n");
-    assert!(matches!(world.scripts.runnable(&name), Err(NotRunnable::Waits { state: State::Pending, .. })));
+    assert!(matches!(
+        world.scripts.runnable(&name),
+        Err(RunRefusal::Waits { state: ScriptState::Pending, .. })
+    ));
     world.approve(&name).unwrap();
     let runnable = world.scripts.runnable(&name).unwrap();
     assert_eq!(runnable.source, "# @secrets: A_KEY\nresult = 4\n");
     assert_eq!(runnable.granted.secrets.iter().collect::<Vec<_>>(), ["A_KEY"]);
 
-    // One byte.
+    // One byte differs.
     world.write("x.star", "# @secrets: A_KEY\nresult = 5\n");
-    assert!(matches!(world.scripts.runnable(&name), Err(NotRunnable::Waits { state: State::Changed, .. })));
-    let looked = world.scripts.look(&name).unwrap();
-    assert_eq!(looked.approved.unwrap().1, "# @secrets: A_KEY\nresult = 4\n");
+    assert!(matches!(
+        world.scripts.runnable(&name),
+        Err(RunRefusal::Waits { state: ScriptState::Changed, .. })
+    ));
+    let review = world.scripts.review(&name).unwrap();
+    assert_eq!(review.approved.unwrap().1, "# @secrets: A_KEY\nresult = 4\n");
 
-    // And back: it is what was approved.
+    // And back: these bytes were approved.
     world.write("x.star", "# @secrets: A_KEY\nresult = 4\n");
     assert!(world.scripts.runnable(&name).is_ok());
 
-    // But not if something else was approved since: there is one approved version at a time.
+    // Unless another version was approved since: there is one approved version at a time.
     world.write("x.star", "result = 5\n");
     world.approve(&name).unwrap();
     world.write("x.star", "# @secrets: A_KEY\nresult = 4\n");
-    assert_eq!(state(&world.scripts, &name), State::Changed);
+    assert_eq!(state(&world.scripts, &name), ScriptState::Changed);
 }
 
 #[test]
@@ -101,14 +114,15 @@ fn a_decision_is_seen_by_every_process_at_once() {
     let world = World::new();
     let name = world.write("x.star", "1");
     let other = world.other();
-    assert_eq!(state(&other, &name), State::Pending);
+    assert_eq!(state(&other, &name), ScriptState::Pending);
     world.approve(&name).unwrap();
-    assert_eq!(state(&other, &name), State::Approved);
-    let sha256 = other.look(&name).unwrap().listed.sha256;
-    let reject = Reject { sha256, reason: Some("no".to_owned()), by: "another".to_owned(), seen: None };
+    assert_eq!(state(&other, &name), ScriptState::Approved);
+    let sha256 = other.review(&name).unwrap().listed.sha256;
+    let reject =
+        ScriptRejection { sha256, reason: Some("no".to_owned()), by: "another".to_owned(), seen: None };
     other.reject(&name, reject).unwrap();
     match world.scripts.runnable(&name) {
-        Err(NotRunnable::Rejected { by, reason, .. }) => {
+        Err(RunRefusal::Rejected { by, reason, .. }) => {
             assert_eq!((by.as_str(), reason.as_deref()), ("another", Some("no")))
         }
         other => panic!("{other:?}"),
@@ -119,12 +133,12 @@ fn a_decision_is_seen_by_every_process_at_once() {
 fn what_changed_meanwhile_is_not_approved() {
     let world = World::new();
     let name = world.write("x.star", "1");
-    let looked = world.scripts.look(&name).unwrap();
+    let review = world.scripts.review(&name).unwrap();
     world.write("x.star", "2");
-    let error = world.scripts.approve(&name, of(&looked)).unwrap_err().to_string();
-    assert!(error.contains("is not there any more"), "{error}");
-    assert_eq!(state(&world.scripts, &name), State::Pending);
-    // The weak variant approves whatever is there.
+    let error = world.scripts.approve(&name, of(&review)).unwrap_err().to_string();
+    assert!(error.contains("was replaced by"), "{error}");
+    assert_eq!(state(&world.scripts, &name), ScriptState::Pending);
+    // The weak variant approves the file as it is now.
     assert!(world.approve(&name).is_ok());
 }
 
@@ -132,19 +146,20 @@ fn what_changed_meanwhile_is_not_approved() {
 fn the_second_of_two_people_learns_who_decided() {
     let world = World::new();
     let name = world.write("x.star", "1");
-    let (mine, theirs) = (world.scripts.look(&name).unwrap(), world.scripts.look(&name).unwrap());
+    let (mine, theirs) = (world.scripts.review(&name).unwrap(), world.scripts.review(&name).unwrap());
     let sha256 = theirs.listed.sha256.clone();
-    let reject = Reject { sha256, reason: None, by: "the first".to_owned(), seen: Some(theirs.listed.seen) };
+    let reject =
+        ScriptRejection { sha256, reason: None, by: "the first".to_owned(), seen: Some(theirs.listed.seen) };
     world.scripts.reject(&name, reject).unwrap();
-    // A first decision of all leaves nothing to compare with but the count.
+    // Before the first decision, the count is all there is to compare.
     let error = world.scripts.approve(&name, of(&mine)).unwrap_err().to_string();
     assert!(error.contains("rejected by the first"), "{error}");
-    // Whoever looks again may decide.
+    // A person who reviews again may decide.
     world.approve(&name).unwrap();
-    assert_eq!(state(&world.scripts, &name), State::Approved);
+    assert_eq!(state(&world.scripts, &name), ScriptState::Approved);
 }
 
-/// Also when there were more decisions than are remembered.
+/// Also after more decisions than are stored.
 #[test]
 fn the_second_of_two_people_learns_it_however_often_was_decided_before() {
     let world = World::new();
@@ -153,13 +168,13 @@ fn the_second_of_two_people_learns_it_however_often_was_decided_before() {
         world.approve(&name).unwrap();
     }
     assert_eq!(world.scripts.decisions(&name).unwrap().len(), DECISIONS_MAX);
-    let mine = world.scripts.look(&name).unwrap();
+    let mine = world.scripts.review(&name).unwrap();
     assert_eq!(mine.listed.seen, DECISIONS_MAX + 3);
     world.approve(&name).unwrap();
     let error = world.scripts.approve(&name, of(&mine)).unwrap_err().to_string();
     assert!(error.contains("approved by somebody"), "{error}");
-    // The weak variant counts what is remembered, which does not change.
-    let remembered = |scripts: &Scripts| scripts.decisions(&name).unwrap().len();
+    // The weak variant counts the stored decisions, which does not change.
+    let remembered = |scripts: &ScriptStore| scripts.decisions(&name).unwrap().len();
     assert_eq!(remembered(&world.scripts), remembered(&world.other()));
 }
 
@@ -167,12 +182,12 @@ fn the_second_of_two_people_learns_it_however_often_was_decided_before() {
 fn an_approval_ends_when_it_was_said_to() {
     let world = World::new();
     let name = world.write("x.star", "1");
-    let looked = world.scripts.look(&name).unwrap();
-    let approve = Approve { expires: Some(Duration::from_secs(60)), ..of(&looked) };
+    let review = world.scripts.review(&name).unwrap();
+    let approve = ScriptApproval { expires: Some(Duration::from_secs(60)), ..of(&review) };
     world.scripts.approve(&name, approve).unwrap();
-    assert_eq!(state(&world.scripts, &name), State::Approved);
+    assert_eq!(state(&world.scripts, &name), ScriptState::Approved);
     world.clock.0.fetch_add(60, Ordering::Relaxed);
-    assert_eq!(state(&world.scripts, &name), State::Pending);
+    assert_eq!(state(&world.scripts, &name), ScriptState::Pending);
     assert!(world.scripts.runnable(&name).is_err());
 }
 
@@ -182,21 +197,22 @@ fn a_proposal_is_no_script_until_it_is_accepted() {
     let name: ScriptName = "new".parse().unwrap();
     let proposal = world.scripts.propose(&name, "result = 1\n", "agent").unwrap();
     assert!(!world.dir.path().join("scripts/new.star").exists());
-    assert!(matches!(world.scripts.runnable(&name), Err(NotRunnable::Waits { .. })));
-    let looked = world.scripts.look(&name).unwrap();
-    assert!(!looked.listed.exists);
-    assert_eq!(looked.listed.proposal.as_ref(), Some(&proposal));
-    world.scripts.approve(&name, of(&looked)).unwrap();
+    assert!(matches!(world.scripts.runnable(&name), Err(RunRefusal::Waits { .. })));
+    let review = world.scripts.review(&name).unwrap();
+    assert!(!review.listed.exists);
+    assert_eq!(review.listed.proposal.as_ref(), Some(&proposal));
+    world.scripts.approve(&name, of(&review)).unwrap();
     assert_eq!(world.scripts.runnable(&name).unwrap().source, "result = 1\n");
 
-    // A change that is proposed leaves the script as it is.
+    // A proposed change leaves the script unchanged.
     let proposal = world.scripts.propose(&name, "result = 2\n", "agent").unwrap();
     assert_eq!(world.scripts.runnable(&name).unwrap().source, "result = 1\n");
-    let looked = world.scripts.look(&name).unwrap();
-    assert_eq!(looked.proposed.as_deref(), Some("result = 2\n"));
-    let reject = Reject { sha256: proposal.sha256.clone(), reason: None, by: "me".to_owned(), seen: None };
+    let review = world.scripts.review(&name).unwrap();
+    assert_eq!(review.proposed.as_deref(), Some("result = 2\n"));
+    let reject =
+        ScriptRejection { sha256: proposal.sha256.clone(), reason: None, by: "me".to_owned(), seen: None };
     world.scripts.reject(&name, reject).unwrap();
-    assert_eq!(world.scripts.look(&name).unwrap().listed.proposal, None);
+    assert_eq!(world.scripts.review(&name).unwrap().listed.proposal, None);
     assert_eq!(world.scripts.runnable(&name).unwrap().source, "result = 1\n");
 }
 
@@ -206,34 +222,34 @@ fn rejecting_a_proposal_leaves_the_approved_file_approved() {
     let name = world.write("x.star", "1");
     world.approve(&name).unwrap();
     let proposal = world.scripts.propose(&name, "2", "agent").unwrap();
-    let reject = Reject { sha256: proposal.sha256, reason: None, by: "me".to_owned(), seen: None };
+    let reject = ScriptRejection { sha256: proposal.sha256, reason: None, by: "me".to_owned(), seen: None };
     world.scripts.reject(&name, reject).unwrap();
-    assert_eq!(state(&world.scripts, &name), State::Approved);
+    assert_eq!(state(&world.scripts, &name), ScriptState::Approved);
     assert!(world.scripts.runnable(&name).is_ok());
 }
 
 #[test]
 fn bad_files_are_told_apart_and_run_nothing() {
     let world = World::new();
-    let told = |name: &str| world.scripts.look(&name.parse().unwrap()).unwrap_err().to_string();
+    let error = |name: &str| world.scripts.review(&name.parse().unwrap()).unwrap_err().to_string();
     world.write("bytes.star", [0xff, 0xfe]);
-    assert!(told("bytes").contains("is not UTF-8"), "{}", told("bytes"));
+    assert!(error("bytes").contains("is not UTF-8"), "{}", error("bytes"));
     world.write("long.star", "#".repeat(10 * 1024 * 1024));
-    assert!(told("long").contains("10485760 bytes, at most 262144"), "{}", told("long"));
+    assert!(error("long").contains("10485760 bytes, at most 262144"), "{}", error("long"));
     std::os::unix::fs::symlink("/etc/hostname", world.dir.path().join("scripts/link.star")).unwrap();
-    assert!(told("link").contains("not a regular file"), "{}", told("link"));
+    assert!(error("link").contains("not a regular file"), "{}", error("link"));
     std::fs::create_dir(world.dir.path().join("scripts/folder.star")).unwrap();
-    assert!(told("folder").contains("not a regular file"), "{}", told("folder"));
-    assert!(told("gone").contains("not found"), "{}", told("gone"));
+    assert!(error("folder").contains("not a regular file"), "{}", error("folder"));
+    assert!(error("gone").contains("not found"), "{}", error("gone"));
     assert_eq!(world.scripts.list().unwrap().len(), 4);
 }
 
 #[test]
 fn the_configuration_approves_bytes_and_not_names() {
-    let allowed = |text: &str| Allowed {
+    let allowed = |text: &str| PreapprovedScript {
         name: "x".parse().unwrap(),
         sha256: copies::sha256(text.as_bytes()),
-        granted: Capabilities::default(),
+        granted: ScriptPermissions::default(),
     };
     let world = World::allowing(vec![allowed("1")]);
     let name = world.write("x.star", "1");
@@ -258,7 +274,7 @@ fn decisions_that_cannot_be_read_approve_nothing() {
     let world = World::new();
     let name = world.write("x.star", "1");
     world.approve(&name).unwrap();
-    std::fs::write(world.dir.path().join("secure/scripts.json"), "{").unwrap();
+    testing::edit(&world.dir.path().join("secure"), "scripts", "UPDATE scripts SET record = '{'");
     assert!(world.scripts.runnable(&name).is_err());
     assert!(world.scripts.health().is_err());
 }
@@ -268,11 +284,14 @@ fn an_old_version_comes_back_with_what_it_had() {
     let world = World::new();
     let name = world.write("x.star", "# @hosts: one.example.com\n1");
     world.approve(&name).unwrap();
-    let first = world.scripts.look(&name).unwrap().listed.sha256;
+    let first = world.scripts.review(&name).unwrap().listed.sha256;
     world.write("x.star", "# @hosts: two.example.com\n2");
     world.approve(&name).unwrap();
-    let back =
-        |sha256: &str, instead_of| Restore { sha256: sha256.to_owned(), by: "me".to_owned(), instead_of };
+    let back = |sha256: &str, instead_of| ScriptRestoration {
+        sha256: sha256.to_owned(),
+        by: "me".to_owned(),
+        instead_of,
+    };
     world.scripts.restore(&name, back(&first[..10], None)).unwrap();
     let runnable = world.scripts.runnable(&name).unwrap();
     assert!(runnable.source.ends_with("\n1") && runnable.granted.has_host("one.example.com"));
@@ -283,10 +302,10 @@ fn an_old_version_comes_back_with_what_it_had() {
     ));
     assert_eq!(world.scripts.decisions(&name).unwrap().len(), 3);
 
-    // Nobody's text is written over, and nobody's decision: what was seen in its place has to be there.
-    let seen = |scripts: &Scripts| {
-        let listed = scripts.look(&name).unwrap().listed;
-        Some(Seen { sha256: Some(listed.sha256), seen: listed.seen })
+    // Restoring overwrites neither a text nor a decision that the person has not seen.
+    let seen = |scripts: &ScriptStore| {
+        let listed = scripts.review(&name).unwrap().listed;
+        Some(ScriptSnapshot { sha256: Some(listed.sha256), seen: listed.seen })
     };
     let before = seen(&world.scripts);
     world.write("x.star", "somebody's work");
@@ -304,7 +323,7 @@ fn an_old_version_comes_back_with_what_it_had() {
 fn the_newest_runs_are_remembered_and_not_all() {
     let world = World::new();
     let name: ScriptName = "x".parse().unwrap();
-    let run = |at: u64| Run {
+    let run = |at: u64| ScriptRunRecord {
         at: Timestamp::from_second(i64::try_from(at).unwrap()).unwrap(),
         sha256: "0".repeat(64),
         client: "agent".to_owned(),
@@ -312,7 +331,7 @@ fn the_newest_runs_are_remembered_and_not_all() {
         outcome: "ok".to_owned(),
     };
     for at in 0..2_000 {
-        world.scripts.ran(&name, &run(at)).unwrap();
+        world.scripts.record_run(&name, &run(at)).unwrap();
     }
     let runs = world.scripts.runs(&name);
     assert_eq!(runs[0], run(1_999));
@@ -330,7 +349,7 @@ fn proposals_have_a_bound() {
     }
     let more = world.scripts.propose(&"more".parse().unwrap(), "1", "another");
     assert!(matches!(more, Err(ScriptError::ManyProposals)));
-    // One that is there can be replaced.
+    // An existing one can be replaced.
     world.scripts.propose(&"p0".parse().unwrap(), "2", "agent0").unwrap();
     let long = "#".repeat(SOURCE_BYTES_MAX + 1);
     assert!(matches!(

@@ -1,4 +1,4 @@
-//! The form of the file: what stands before the ciphertext, and how it is locked and unlocked.
+//! Encrypted file format of the secret store: header and AES-256-GCM.
 //!
 //! ```text
 //! bytes
@@ -14,9 +14,11 @@
 //! ```
 
 use super::key::MasterKey;
-use super::{FILE_NAME, SecretError};
+use super::{STORE, SecretError};
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroizing;
 
 const MAGIC: &[u8; 8] = b"PCSECRET";
@@ -24,105 +26,107 @@ const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 56;
 const TAG_BYTES: usize = 16;
 const KEY_ID_BYTES: usize = 16;
+const ROW_ID_BYTES: usize = 16;
 pub(super) const SALT_BYTES: usize = 16;
 
-// One key, two uses: neither tells anything about the other.
+// Domain separation: one key, three uses, none of which reveals another.
 const LABEL_ENCRYPT: &[u8] = b"portcullis secrets 1 encrypt";
+const LABEL_ROW_ID: &[u8] = b"portcullis secrets 1 row id";
 const LABEL_KEY_ID: &[u8] = b"portcullis secrets 1 key id";
 
-/// Where a key came from, as the file says it. Only for people: the key id decides whether a key is right.
+/// The origin of the key, as stated by the file. Informative only: the key id decides whether a key is right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SourceId {
+pub(super) enum KeySourceId {
     File = 1,
     Credential = 2,
     Passphrase = 3,
     Keyring = 4,
 }
 
-impl SourceId {
-    fn from_byte(byte: u8) -> Option<SourceId> {
+impl KeySourceId {
+    fn from_byte(byte: u8) -> Option<KeySourceId> {
         match byte {
-            1 => Some(SourceId::File),
-            2 => Some(SourceId::Credential),
-            3 => Some(SourceId::Passphrase),
-            4 => Some(SourceId::Keyring),
+            1 => Some(KeySourceId::File),
+            2 => Some(KeySourceId::Credential),
+            3 => Some(KeySourceId::Passphrase),
+            4 => Some(KeySourceId::Keyring),
             _ => None,
         }
     }
 
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            SourceId::File => "a key file",
-            SourceId::Credential => "a systemd credential",
-            SourceId::Passphrase => "a passphrase",
-            SourceId::Keyring => "a key in the keyring",
+            KeySourceId::File => "a key file",
+            KeySourceId::Credential => "a systemd credential",
+            KeySourceId::Passphrase => "a passphrase",
+            KeySourceId::Keyring => "a key in the keyring",
         }
     }
 }
 
-/// How a passphrase became a key. All zeros where there is none.
+/// Parameters of the key derivation (Argon2id). All zeros without a passphrase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Derivation {
+pub(super) struct KeyDerivation {
     pub(super) memory_kib: u32,
     pub(super) passes: u32,
     pub(super) lanes: u32,
     pub(super) salt: [u8; SALT_BYTES],
 }
 
-/// What stands before the ciphertext.
+/// The header before the ciphertext.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) source: SourceId,
+pub(super) struct CipherHeader {
+    pub(super) source: KeySourceId,
     key_id: [u8; KEY_ID_BYTES],
-    pub(super) derivation: Derivation,
+    pub(super) derivation: KeyDerivation,
 }
 
-impl Header {
-    pub(super) fn new(source: SourceId, master: &MasterKey, derivation: Derivation) -> Header {
-        Header { source, key_id: key_id(master), derivation }
+impl CipherHeader {
+    pub(super) fn new(source: KeySourceId, master: &MasterKey, derivation: KeyDerivation) -> CipherHeader {
+        CipherHeader { source, key_id: key_id(master), derivation }
     }
 
-    /// Reads the header of a file. What follows it is not looked at, but must be there.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Header, SecretError> {
+    /// Parses the header of a file. The ciphertext is not checked, but must exist.
+    pub(super) fn parse(bytes: &[u8]) -> Result<CipherHeader, SecretError> {
         let Some((magic, rest)) = bytes.split_first_chunk::<8>() else { return Err(too_short()) };
         if magic != MAGIC {
-            return Err(SecretError::Damaged(format!("{FILE_NAME} is not a store of secrets")));
+            return Err(SecretError::Damaged(format!("{STORE} is not a secret store")));
         }
         let Some((version, rest)) = rest.split_first_chunk::<2>() else { return Err(too_short()) };
-        // Looked at before everything else, so that a file of another version is told apart from a damaged one.
+        // Checked first, to tell a file of another version from a damaged one.
         let version = u16::from_be_bytes(*version);
         if version != VERSION {
-            let why = format!("{FILE_NAME} is of version {version}, this program reads version {VERSION}");
+            let why = format!("{STORE} is of version {version}, this program reads version {VERSION}");
             return Err(SecretError::Damaged(why));
         }
         if bytes.len() < HEADER_BYTES + NONCE_LEN + TAG_BYTES {
             return Err(too_short());
         }
         let Some(([source, reserved], rest)) = rest.split_first_chunk() else { return Err(too_short()) };
-        let (Some(source), 0) = (SourceId::from_byte(*source), *reserved) else {
-            return Err(SecretError::Damaged(format!("{FILE_NAME} is damaged: its header makes no sense")));
+        let (Some(source), 0) = (KeySourceId::from_byte(*source), *reserved) else {
+            return Err(SecretError::Damaged(format!("{STORE} is damaged: its header is invalid")));
         };
         let Some((key_id, rest)) = rest.split_first_chunk() else { return Err(too_short()) };
         let Some((numbers, rest)) = rest.split_first_chunk::<12>() else { return Err(too_short()) };
         let Some((salt, _)) = rest.split_first_chunk() else { return Err(too_short()) };
         let [a, b, c, d, e, f, g, h, i, j, k, l] = *numbers;
-        let derivation = Derivation {
+        let derivation = KeyDerivation {
             memory_kib: u32::from_be_bytes([a, b, c, d]),
             passes: u32::from_be_bytes([e, f, g, h]),
             lanes: u32::from_be_bytes([i, j, k, l]),
             salt: *salt,
         };
-        Ok(Header { source, key_id: *key_id, derivation })
+        Ok(CipherHeader { source, key_id: *key_id, derivation })
     }
 
-    /// Returns whether this is the key that the file was locked with.
+    /// Returns whether the file was encrypted with this key.
     pub(super) fn fits(&self, master: &MasterKey) -> bool {
-        // A file that others can write is not read, so there is nobody to time this for.
+        // Not constant time: a file that others can write is not read, so no attacker can time this.
         self.key_id == key_id(master)
     }
 
     fn encode(&self) -> Vec<u8> {
-        let Derivation { memory_kib, passes, lanes, salt } = self.derivation;
+        let KeyDerivation { memory_kib, passes, lanes, salt } = self.derivation;
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&VERSION.to_be_bytes());
@@ -136,9 +140,9 @@ impl Header {
     }
 }
 
-/// Locks the contents; returns the whole file.
+/// Encrypts the contents; returns the whole file.
 pub(super) fn seal(
-    header: &Header,
+    header: &CipherHeader,
     master: &MasterKey,
     mut contents: Zeroizing<Vec<u8>>,
 ) -> Result<Vec<u8>, SecretError> {
@@ -151,15 +155,14 @@ pub(super) fn seal(
     Ok(file)
 }
 
-/// Unlocks a whole file whose header was read and whose key fits.
+/// Decrypts a whole file whose header was parsed and whose key matches.
 pub(super) fn open(master: &MasterKey, file: &[u8]) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     let (Some(header), Some(rest)) = (file.get(..HEADER_BYTES), file.get(HEADER_BYTES..)) else {
         return Err(too_short());
     };
     let Some((nonce, sealed)) = rest.split_first_chunk::<NONCE_LEN>() else { return Err(too_short()) };
     let mut contents = Zeroizing::new(sealed.to_vec());
-    let damaged =
-        |_| SecretError::Damaged(format!("{FILE_NAME} is damaged: it is not what was written with this key"));
+    let damaged = |_| SecretError::Damaged(format!("{STORE} is damaged: decryption failed"));
     let opened = encryption_key(master)?
         .open_in_place(Nonce::from(nonce), Aad::from(header), &mut contents)
         .map_err(damaged)?
@@ -169,11 +172,18 @@ pub(super) fn open(master: &MasterKey, file: &[u8]) -> Result<Zeroizing<Vec<u8>>
 }
 
 fn too_short() -> SecretError {
-    SecretError::Damaged(format!("{FILE_NAME} is damaged: it ends too early"))
+    SecretError::Damaged(format!("{STORE} is damaged: it is truncated"))
+}
+
+/// Returns the id of a secret's row. The database shows neither the name nor whether a guess of it is right.
+pub(super) fn row_id(master: &MasterKey, name: &str) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, &*derived(master, LABEL_ROW_ID));
+    let tag = hmac::sign(&key, name.as_bytes());
+    URL_SAFE_NO_PAD.encode(&tag.as_ref()[..ROW_ID_BYTES])
 }
 
 fn encryption_key(master: &MasterKey) -> Result<RandomizedNonceKey, SecretError> {
-    // 2^32 writes with one key are safe with random nonces; nobody has that many changes.
+    // Random nonces are safe for 2^32 writes with one key, more than a store will ever have.
     let key = derived(master, LABEL_ENCRYPT);
     RandomizedNonceKey::new(&AES_256_GCM, &*key).map_err(|_| SecretError::Cipher)
 }

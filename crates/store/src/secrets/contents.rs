@@ -1,27 +1,27 @@
-//! What the ciphertext holds: a list in JSON, and after it the values, one after the other.
+//! Plaintext of the secret store: an index in JSON, followed by the concatenated values.
 //!
-//! The values stand outside of the JSON, so that no parser makes copies of them that nobody wipes.
+//! The values are outside of the JSON, so that no parser makes copies that are never wiped.
 
 use super::grant::{Grant, check_name};
-use super::held::is_held_name;
-use super::{FILE_NAME, SecretError, SecretInfo, VALUE_BYTES_MAX, VALUE_BYTES_MIN};
+use super::server_logins::is_login_name;
+use super::{STORE, SecretError, SecretInfo, VALUE_BYTES_MAX, VALUE_BYTES_MIN};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use zeroize::Zeroizing;
 
-/// Room for the tag that encryption adds, so that the buffer never moves.
+/// Room for the GCM tag, so that the buffer is never reallocated.
 const TAG_ROOM: usize = 64;
 
 /// One secret.
-pub(super) struct Record {
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct SecretRecord {
     pub(super) info: SecretInfo,
     pub(super) value: Zeroizing<String>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Listed {
+struct SecretEntry {
     name: String,
     bytes: usize,
     grants: Vec<Grant>,
@@ -31,10 +31,10 @@ struct Listed {
     pending: bool,
 }
 
-pub(super) fn encode(records: &[Record]) -> Result<Zeroizing<Vec<u8>>, SecretError> {
-    let list: Vec<Listed> = records
+pub(super) fn encode(records: &[SecretRecord]) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+    let list: Vec<SecretEntry> = records
         .iter()
-        .map(|Record { info, value }| Listed {
+        .map(|SecretRecord { info, value }| SecretEntry {
             name: info.name.clone(),
             bytes: value.len(),
             grants: info.grants.clone(),
@@ -53,25 +53,25 @@ pub(super) fn encode(records: &[Record]) -> Result<Zeroizing<Vec<u8>>, SecretErr
     Ok(contents)
 }
 
-/// Reads what [`encode`] wrote, and nothing else.
-pub(super) fn decode(contents: &[u8]) -> Result<Vec<Record>, SecretError> {
-    let damaged = |why: &str| SecretError::Damaged(format!("{FILE_NAME} is damaged: {why}"));
-    let ends_early = || damaged("its contents end too early");
+/// Parses what [`encode`] wrote, and nothing else.
+pub(super) fn decode(contents: &[u8]) -> Result<Vec<SecretRecord>, SecretError> {
+    let damaged = |why: &str| SecretError::Damaged(format!("{STORE} is damaged: {why}"));
+    let ends_early = || damaged("its contents are truncated");
     let (json_bytes, rest) = contents.split_first_chunk().ok_or_else(ends_early)?;
     let json_bytes = usize::try_from(u32::from_be_bytes(*json_bytes)).map_err(|_| ends_early())?;
     let (json, mut values) = rest.split_at_checked(json_bytes).ok_or_else(ends_early)?;
-    let list: Vec<Listed> = serde_json::from_slice(json).map_err(|e| damaged(&e.to_string()))?;
+    let list: Vec<SecretEntry> = serde_json::from_slice(json).map_err(|e| damaged(&e.to_string()))?;
     let mut names = HashSet::new();
     let mut records = Vec::with_capacity(list.len());
-    for Listed { name, bytes, grants, created, updated, pending } in list {
-        if !is_held_name(&name) {
+    for SecretEntry { name, bytes, grants, created, updated, pending } in list {
+        if !is_login_name(&name) {
             check_name(&name)?;
         }
         if !names.insert(name.clone()) {
             return Err(damaged(&format!("`{name}` is in it twice")));
         }
         if !grants.iter().all(Grant::is_sound) {
-            return Err(damaged(&format!("a grant of `{name}` makes no sense")));
+            return Err(damaged(&format!("a grant of `{name}` is invalid")));
         }
         let (value, rest) = values.split_at_checked(bytes).ok_or_else(ends_early)?;
         values = rest;
@@ -80,7 +80,7 @@ pub(super) fn decode(contents: &[u8]) -> Result<Vec<Record>, SecretError> {
             return Err(damaged(&format!("`{name}` is too short or too long")));
         }
         let value = Zeroizing::new(value.to_owned());
-        records.push(Record { info: SecretInfo { name, grants, created, updated, pending }, value });
+        records.push(SecretRecord { info: SecretInfo { name, grants, created, updated, pending }, value });
     }
-    if values.is_empty() { Ok(records) } else { Err(damaged("something stands behind its contents")) }
+    if values.is_empty() { Ok(records) } else { Err(damaged("there are extra bytes after its contents")) }
 }

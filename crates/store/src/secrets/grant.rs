@@ -1,4 +1,4 @@
-//! What a secret is called, and whom it may be shown to.
+//! Names of secrets, and grants: the hosts and fields that a secret may be sent to.
 
 use super::SecretError;
 use portcullis_core::json::printable;
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Long enough for any environment variable that people know.
+/// Long enough for any known environment variable.
 const NAME_CHARS_MAX: usize = 64;
 /// The longest name that DNS carries.
 const HOST_CHARS_MAX: usize = 253;
 /// Longer than any header in use.
 const FIELD_CHARS_MAX: usize = 64;
-/// What a grant without a field means: where nearly every service expects its token.
+/// The field of a grant without one: where nearly every service expects its token.
 const USUAL_FIELD: &str = "Authorization";
-/// What a handle begins with.
+/// Prefix of a handle.
 const HANDLE_PREFIX: &str = "secret:";
 
 /// Returns whether `name` may name a secret: `^[A-Z][A-Z0-9_]{0,63}$`.
@@ -28,13 +28,13 @@ pub(super) fn check_name(name: &str) -> Result<(), SecretError> {
     if is_secret_name(name) {
         return Ok(());
     }
-    // Whoever writes NAME=VALUE must not find the value in an error message, which is logged and pasted.
+    // For `NAME=VALUE`, the value must not appear in an error message, which is logged and pasted.
     let shown: String =
         name.chars().take_while(|c| c.is_ascii_alphanumeric() || "_-.".contains(*c)).take(32).collect();
     Err(SecretError::Name(shown))
 }
 
-/// A handle: stands for a secret wherever its value must not. Written `secret:NAME`.
+/// A handle that refers to a secret where its value must not appear. Written `secret:NAME`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SecretRef(String);
 
@@ -60,10 +60,11 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// One place that a secret may be sent to: a host, and the field there.
+/// A grant: one destination of a secret, as a host and a field.
 ///
-/// Written `HOST[:FIELD]`. The host is a name or an address, or `*.example.com` for every name below example.com.
-/// The field is the name of a header, or what else the sender calls the place; without one it is `Authorization`.
+/// Written `HOST[:FIELD]`. The host is a name or an address, or `*.example.com` for every name below
+/// example.com. The field is the name of a header, or another place that the sender defines; without one it
+/// is `Authorization`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
@@ -85,13 +86,13 @@ impl Grant {
         self.field.eq_ignore_ascii_case(field) && self.covers_host(&host.to_ascii_lowercase())
     }
 
-    /// Returns whether both name the same place.
+    /// Returns whether both name the same destination.
     pub(super) fn is_same(&self, other: &Grant) -> bool {
         self.host == other.host && self.field.eq_ignore_ascii_case(&other.field)
     }
 
     fn covers_host(&self, host: &str) -> bool {
-        // The dot of a name that is complete as it stands.
+        // The trailing dot of a fully qualified name.
         let host = host.strip_suffix('.').unwrap_or(host);
         match self.host.strip_prefix('*') {
             None => self.host == host,
@@ -111,15 +112,15 @@ impl FromStr for Grant {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refused = |why| SecretError::Grant { text: printable(text), why };
         if text.contains(['/', '@']) {
-            return Err(refused("it is a host, not an address of a page, like api.example.com"));
+            return Err(refused("expected a host like api.example.com, not a URL"));
         }
         let (host, field) = match text.find(']') {
-            // An IPv6 address has colons of its own.
+            // An IPv6 address contains colons.
             Some(end) if text.starts_with('[') => {
                 let (host, rest) = text.split_at(end + 1);
                 let field = rest.strip_prefix(':');
                 if field.is_none() && !rest.is_empty() {
-                    return Err(refused("after `]` comes `:` and a field, or nothing"));
+                    return Err(refused("expected `:` and a field, or nothing, after `]`"));
                 }
                 (host, field)
             }
@@ -127,7 +128,7 @@ impl FromStr for Grant {
         };
         let field = field.unwrap_or(USUAL_FIELD);
         if !field.is_empty() && field.bytes().all(|b| b.is_ascii_digit() || b == b':') {
-            return Err(refused("a port is not part of a grant; after `:` comes a field like Authorization"));
+            return Err(refused("a grant has no port; expected a field like Authorization after `:`"));
         }
         if !is_field(field) {
             return Err(refused(
@@ -149,21 +150,21 @@ impl fmt::Display for Grant {
 fn check_host(host: &str) -> Result<(), &'static str> {
     if let Some(address) = host.strip_prefix('[') {
         let address = address.strip_suffix(']').and_then(|text| text.parse::<std::net::Ipv6Addr>().ok());
-        return address.map(|_| ()).ok_or("between brackets stands an IPv6 address");
+        return address.map(|_| ()).ok_or("expected an IPv6 address in brackets");
     }
     if let Some(below) = host.strip_prefix("*.") {
         if !is_host_name(below) || !below.contains('.') {
-            return Err("`*.` stands before a domain of at least two parts, like *.example.com");
+            return Err("`*.` must precede a domain of at least two labels, like *.example.com");
         }
         return Ok(());
     }
     if host.contains('*') {
-        return Err("`*` stands for whole names below a domain only, like *.example.com");
+        return Err("`*` is allowed only for subdomains, like *.example.com");
     }
     if is_host_name(host) { Ok(()) } else { Err("expected a host name like api.example.com") }
 }
 
-/// Returns whether the text is labels of letters, digits, `-` and `_` with dots between, which addresses are too.
+/// Returns whether the text is dot-separated labels of letters, digits, `-` and `_`. IPv4 addresses are, too.
 fn is_host_name(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -244,20 +245,20 @@ mod tests {
         ok [::1]:Authorization
         ok [::1]:Authorization
         ok localhost:Authorization
-        `*` is not a grant: `*` stands for whole names below a domain only, like *.example.com
-        `*.com` is not a grant: `*.` stands before a domain of at least two parts, like *.example.com
-        `api.*.com` is not a grant: `*` stands for whole names below a domain only, like *.example.com
-        `*example.com` is not a grant: `*` stands for whole names below a domain only, like *.example.com
-        `api.github.com:443` is not a grant: a port is not part of a grant; after `:` comes a field like Authorization
+        `*` is not a grant: `*` is allowed only for subdomains, like *.example.com
+        `*.com` is not a grant: `*.` must precede a domain of at least two labels, like *.example.com
+        `api.*.com` is not a grant: `*` is allowed only for subdomains, like *.example.com
+        `*example.com` is not a grant: `*` is allowed only for subdomains, like *.example.com
+        `api.github.com:443` is not a grant: a grant has no port; expected a field like Authorization after `:`
         `api.github.com:443:Authorization` is not a grant: the field is 1 to 64 letters, digits, `-`, `_` and `.`, like Authorization
-        `https://api.github.com` is not a grant: it is a host, not an address of a page, like api.example.com
-        `user@api.github.com` is not a grant: it is a host, not an address of a page, like api.example.com
+        `https://api.github.com` is not a grant: expected a host like api.example.com, not a URL
+        `user@api.github.com` is not a grant: expected a host like api.example.com, not a URL
         `api.github.com:` is not a grant: the field is 1 to 64 letters, digits, `-`, `_` and `.`, like Authorization
         `` is not a grant: expected a host name like api.example.com
         `:Authorization` is not a grant: expected a host name like api.example.com
         `a..b` is not a grant: expected a host name like api.example.com
-        `[::1]x` is not a grant: after `]` comes `:` and a field, or nothing
-        `[nine]` is not a grant: between brackets stands an IPv6 address
+        `[::1]x` is not a grant: expected `:` and a field, or nothing, after `]`
+        `[nine]` is not a grant: expected an IPv6 address in brackets
         `api.github.com:Auth orization` is not a grant: the field is 1 to 64 letters, digits, `-`, `_` and `.`, like Authorization
         `bücher.example` is not a grant: expected a host name like api.example.com
         ");

@@ -1,10 +1,11 @@
-//! Where the key comes from.
+//! Sources of the master key: systemd credential, file, keyring, passphrase.
 //!
-//! The key never lies with what it locks: a copy of the data folder alone, in a backup for instance, opens nothing.
+//! Invariant: the key is never stored with the data, so that a copy of the data folder alone, such as a
+//! backup, decrypts nothing.
 
-use super::cipher::{Derivation, SALT_BYTES, SourceId};
-use super::{FILE_NAME, SecretError, keyring};
-use crate::kept::{FileError, Stamp};
+use super::cipher::{KeyDerivation, KeySourceId, SALT_BYTES};
+use super::{STORE, SecretError, keyring};
+use crate::locked_file::{FileError, MetadataStamp};
 use portcullis_core::Secret;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -14,17 +15,17 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 pub(super) const KEY_BYTES: usize = 32;
-/// A key as hex digits, with the end of its line.
+/// A key as hex digits, with a line ending.
 const KEY_FILE_BYTES_MAX: usize = 2 * KEY_BYTES + 2;
 const PASSPHRASE_BYTES_MAX: usize = 1024;
-/// Argon2id slows guessing down; it does not save a passphrase that is in every list.
+/// Argon2id slows guessing down; it does not save a passphrase from a word list.
 const PASSPHRASE_CHARS_MIN: usize = 12;
 
-// RFC 9106, second choice, but for the lanes, which would need threads: 0.2 s and 64 MiB, once per process.
+// RFC 9106, second choice, but with one lane, because more need threads: 0.2 s and 64 MiB, once per process.
 const MEMORY_KIB: u32 = 64 * 1024;
 const PASSES: u32 = 3;
 const LANES: u32 = 1;
-// What a header may ask for. It is believed before it is authenticated.
+// Upper bounds for the header, which is used before it is authenticated.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
 const PASSES_MAX: u32 = 16;
 const LANES_MAX: u32 = 16;
@@ -33,7 +34,7 @@ const LANES_MAX: u32 = 16;
 const CREDENTIAL_NAME: &str = "portcullis-key";
 const ROOT: u32 = 0;
 
-/// The key that everything is derived from. Gone from memory when dropped.
+/// The key that all others are derived from. Wiped from memory on drop.
 #[derive(Clone)]
 pub(super) struct MasterKey(Zeroizing<[u8; KEY_BYTES]>);
 
@@ -48,7 +49,7 @@ impl MasterKey {
         Ok(key)
     }
 
-    /// Reads a key as it is kept: 32 bytes, or 64 hex digits and perhaps the end of a line.
+    /// Parses a stored key: 32 bytes, or 64 hex digits with an optional line ending.
     pub(super) fn parse(bytes: &[u8]) -> Option<MasterKey> {
         let mut key = MasterKey(Zeroizing::new([0; KEY_BYTES]));
         if bytes.len() == KEY_BYTES {
@@ -73,15 +74,14 @@ impl MasterKey {
         hex
     }
 
-    pub(super) fn derive(passphrase: &str, derivation: Derivation) -> Result<MasterKey, SecretError> {
-        let Derivation { memory_kib, passes, lanes, salt } = derivation;
+    pub(super) fn derive(passphrase: &str, derivation: KeyDerivation) -> Result<MasterKey, SecretError> {
+        let KeyDerivation { memory_kib, passes, lanes, salt } = derivation;
         if memory_kib > MEMORY_KIB_MAX || passes > PASSES_MAX || lanes > LANES_MAX {
             let why =
-                format!("{FILE_NAME} is damaged: its header asks for more memory or time than it ever may");
+                format!("{STORE} is damaged: the key derivation parameters in its header exceed the limit");
             return Err(SecretError::Damaged(why));
         }
-        let damaged =
-            |e: argon2::Error| SecretError::Damaged(format!("{FILE_NAME} is damaged: its header: {e}"));
+        let damaged = |e: argon2::Error| SecretError::Damaged(format!("{STORE} is damaged: its header: {e}"));
         let params = argon2::Params::new(memory_kib, passes, lanes, Some(KEY_BYTES)).map_err(damaged)?;
         let argon2 = argon2::Argon2::new(argon2::Algorithm::Argon2id, argon2::Version::V0x13, params);
         let mut key = MasterKey(Zeroizing::new([0; KEY_BYTES]));
@@ -90,29 +90,29 @@ impl MasterKey {
     }
 }
 
-impl Derivation {
-    pub(super) fn fresh() -> Result<Derivation, SecretError> {
+impl KeyDerivation {
+    pub(super) fn fresh() -> Result<KeyDerivation, SecretError> {
         let mut salt = [0; SALT_BYTES];
         getrandom::fill(&mut salt).map_err(SecretError::Random)?;
-        Ok(Derivation { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt })
+        Ok(KeyDerivation { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt })
     }
 }
 
-/// Where the key of a store is. Nothing is read before a key is needed.
+/// The source of a store's key. Nothing is read before a key is needed.
 pub enum KeySource {
     /// A file that systemd made for this service alone.
     Credential(PathBuf),
-    /// A file of this user. It is made with the first secret; it may not lie below any of the folders `data`.
+    /// A file of this user, created with the first secret. It must not be below any of the folders `data`.
     File { path: PathBuf, data: Vec<PathBuf> },
-    /// The desktop's keyring, by way of the program `secret-tool`.
+    /// The desktop's keyring, through the program `secret-tool`.
     Keyring { program: PathBuf },
     /// A passphrase in a file of this user.
     PassphraseFile(PathBuf),
-    /// A passphrase that someone has just typed.
+    /// A passphrase that a person has just typed.
     Passphrase(Secret<Zeroizing<String>>),
-    /// A passphrase that nobody is there to type.
+    /// A passphrase, with no person to prompt.
     Unasked,
-    /// There is no key to be had, for this reason.
+    /// There is no key, for this reason.
     Missing(String),
 }
 
@@ -125,16 +125,16 @@ pub enum KeyKind {
     Passphrase,
 }
 
-/// What a configuration says of the key. What the environment says comes first.
+/// The key settings of the configuration. The environment takes precedence.
 #[derive(Debug, Clone, Default)]
-pub struct WantedKey {
+pub struct KeyPreference {
     pub kind: Option<KeyKind>,
     pub file: Option<PathBuf>,
 }
 
 /// Whether a store exists, and what kind of key it needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lock {
+pub enum KeyRequirement {
     /// There is no store yet, or it cannot be read.
     None,
     Key,
@@ -142,16 +142,16 @@ pub enum Lock {
 }
 
 impl KeySource {
-    /// Finds the key: as the environment says, or else as `wanted` does, or the first of a systemd credential, a passphrase where the store was
-    /// made with one, and the key file of this user.
+    /// Finds the key source: from the environment, else from `wanted`, else the first of a systemd
+    /// credential, a passphrase if the store was made with one, and the key file of this user.
     ///
     /// `PORTCULLIS_KEY` is `credential`, `keyring`, `file` or `passphrase`; `PORTCULLIS_KEY_FILE` and
     /// `PORTCULLIS_PASSPHRASE_FILE` name files.
     pub fn detect(
         env: impl Fn(&str) -> Option<OsString>,
-        wanted: &WantedKey,
+        wanted: &KeyPreference,
         data: Vec<PathBuf>,
-        lock: Lock,
+        lock: KeyRequirement,
     ) -> KeySource {
         let set = |name: &str| env(name).filter(|value| !value.is_empty());
         let credential =
@@ -174,14 +174,16 @@ impl KeySource {
                 Some("file") => Some(KeyKind::File),
                 _ => {
                     let expected = "expected `credential`, `keyring`, `file` or `passphrase`";
-                    return KeySource::Missing(format!("PORTCULLIS_KEY names no kind of key; {expected}"));
+                    return KeySource::Missing(format!("PORTCULLIS_KEY is not a kind of key; {expected}"));
                 }
             },
         };
         let Some(kind) = kind else {
             return match credential.filter(|path| path.exists()) {
                 Some(path) => KeySource::Credential(path),
-                None if passphrase_file.is_some() || lock == Lock::Passphrase => passphrase(passphrase_file),
+                None if passphrase_file.is_some() || lock == KeyRequirement::Passphrase => {
+                    passphrase(passphrase_file)
+                }
                 None => key_file(named_key_file),
             };
         };
@@ -196,47 +198,47 @@ impl KeySource {
         }
     }
 
-    pub(super) fn id(&self) -> Option<SourceId> {
+    pub(super) fn id(&self) -> Option<KeySourceId> {
         match self {
-            KeySource::Credential(_) => Some(SourceId::Credential),
-            KeySource::File { .. } => Some(SourceId::File),
-            KeySource::Keyring { .. } => Some(SourceId::Keyring),
+            KeySource::Credential(_) => Some(KeySourceId::Credential),
+            KeySource::File { .. } => Some(KeySourceId::File),
+            KeySource::Keyring { .. } => Some(KeySourceId::Keyring),
             KeySource::PassphraseFile(_) | KeySource::Passphrase(_) | KeySource::Unasked => {
-                Some(SourceId::Passphrase)
+                Some(KeySourceId::Passphrase)
             }
             KeySource::Missing(_) => None,
         }
     }
 
-    /// Returns what changes when another key is put in place; `None` where that cannot be seen.
-    pub(super) fn stamp(&self) -> Option<Stamp> {
+    /// Returns a stamp that changes with the key; `None` if a change cannot be seen.
+    pub(super) fn stamp(&self) -> Option<MetadataStamp> {
         match self {
             KeySource::Credential(path) | KeySource::File { path, .. } | KeySource::PassphraseFile(path) => {
-                std::fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata))
+                std::fs::metadata(path).ok().map(|metadata| MetadataStamp::of(&metadata))
             }
             KeySource::Keyring { .. } | KeySource::Passphrase(_) | KeySource::Unasked => None,
             KeySource::Missing(_) => None,
         }
     }
 
-    /// Returns the key; not for passphrases. With `Make::IfMissing` one that does not exist yet is made.
-    pub(super) fn key(&self, make: Make) -> Result<MasterKey, SecretError> {
+    /// Returns the key; not for passphrases. With [`KeyCreation::IfMissing`] a missing key is created.
+    pub(super) fn key(&self, make: KeyCreation) -> Result<MasterKey, SecretError> {
         match self {
             KeySource::Credential(path) => {
-                // Where the service is another user's, an access list shows as rights of the group.
+                // If the service runs as another user, an ACL shows as permissions of the group.
                 read_key(path, 0o027)
             }
             KeySource::File { path, data } => {
-                if make == Make::IfMissing && !path.exists() {
+                if make == KeyCreation::IfMissing && !path.exists() {
                     make_key_file(path, data)?;
                 }
-                check_place(path, data)?;
+                check_outside_data(path, data)?;
                 read_key(path, 0o077)
             }
             KeySource::Keyring { program } => keyring::key(program, make),
             KeySource::Missing(why) => Err(SecretError::Locked(why.clone())),
             KeySource::PassphraseFile(_) | KeySource::Passphrase(_) | KeySource::Unasked => {
-                let why = format!("{FILE_NAME} is locked with a key, and a passphrase was given");
+                let why = format!("{STORE} is encrypted with a key, but a passphrase was given");
                 Err(SecretError::Locked(why))
             }
         }
@@ -248,12 +250,12 @@ impl KeySource {
             KeySource::Passphrase(passphrase) => Ok(passphrase.expose().clone()),
             KeySource::PassphraseFile(path) => read_passphrase(path),
             _ => Err(SecretError::Locked(format!(
-                "{FILE_NAME} is locked with a passphrase; put it in a file with mode 600 and name that with PORTCULLIS_PASSPHRASE_FILE"
+                "{STORE} is encrypted with a passphrase; put it in a file with mode 600 and set PORTCULLIS_PASSPHRASE_FILE to its path"
             ))),
         }
     }
 
-    /// Refuses a passphrase that is not worth its name, before a store is made with it.
+    /// Refuses a weak passphrase, before a store is created with it.
     pub(super) fn new_passphrase(&self) -> Result<Zeroizing<String>, SecretError> {
         let passphrase = self.passphrase()?;
         if passphrase.chars().count() < PASSPHRASE_CHARS_MIN {
@@ -263,9 +265,9 @@ impl KeySource {
     }
 }
 
-/// Whether a key that is not there is made.
+/// Whether to create a missing key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Make {
+pub(super) enum KeyCreation {
     Never,
     IfMissing,
 }
@@ -290,7 +292,7 @@ fn read_passphrase(path: &Path) -> Result<Zeroizing<String>, SecretError> {
     Ok(Zeroizing::new(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-/// Reads a small file that only this user can.
+/// Reads a small file that only this user can read.
 fn read_private(
     what: &str,
     path: &Path,
@@ -299,12 +301,12 @@ fn read_private(
 ) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     let locked = |why: String| SecretError::Locked(format!("the {what} `{}` {why}", path.display()));
     let cannot = |e: io::Error| locked(format!("cannot be read: {e}"));
-    // Through links, which is how many systems mount such files, but without waiting on a pipe.
+    // Symlinks are followed, because many systems mount such files so; a FIFO does not block.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(cannot)?;
     let metadata = file.metadata().map_err(cannot)?;
     check_private(&metadata, open_to_others).map_err(locked)?;
-    // Filled in one piece: a buffer that grows leaves copies behind.
+    // Allocated once: a buffer that grows leaves copies behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(bytes_max + 1));
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() > bytes_max {
@@ -318,7 +320,7 @@ fn check_private(metadata: &Metadata, open_to_others: u32) -> Result<(), String>
         return Err("is not a regular file".to_owned());
     }
     if metadata.mode() & open_to_others != 0 {
-        return Err("is open to other users; if nobody can have read it, `chmod 600` it".to_owned());
+        return Err("is open to other users; if no other user has read it, `chmod 600` it".to_owned());
     }
     if ![ROOT, rustix::process::geteuid().as_raw()].contains(&metadata.uid()) {
         return Err("belongs to another user".to_owned());
@@ -326,26 +328,26 @@ fn check_private(metadata: &Metadata, open_to_others: u32) -> Result<(), String>
     Ok(())
 }
 
-/// Refuses a key that lies with the data: whoever gets a copy of one would have both.
-fn check_place(path: &Path, data: &[PathBuf]) -> Result<(), SecretError> {
+/// Refuses a key next to the data: a copy of one folder would hold both.
+fn check_outside_data(path: &Path, data: &[PathBuf]) -> Result<(), SecretError> {
     let cannot =
         |e: io::Error| SecretError::Locked(format!("the key `{}` cannot be read: {e}", path.display()));
-    let place = path.canonicalize().map_err(cannot)?;
-    refuse_inside(path, &place, data)
+    let resolved = path.canonicalize().map_err(cannot)?;
+    refuse_inside(path, &resolved, data)
 }
 
-fn refuse_inside(path: &Path, place: &Path, data: &[PathBuf]) -> Result<(), SecretError> {
-    let inside = |folder: &PathBuf| place.starts_with(folder.canonicalize().as_ref().unwrap_or(folder));
+fn refuse_inside(path: &Path, resolved: &Path, data: &[PathBuf]) -> Result<(), SecretError> {
+    let inside = |folder: &PathBuf| resolved.starts_with(folder.canonicalize().as_ref().unwrap_or(folder));
     if data.iter().any(inside) {
         return Err(SecretError::Locked(format!(
-            "the key `{}` lies inside of the data folder, where every copy of the data has it too; move it, and name its place with PORTCULLIS_KEY_FILE",
+            "the key `{}` is inside the data folder, so every copy of the data contains it; move it, and set PORTCULLIS_KEY_FILE to its path",
             path.display()
         )));
     }
     Ok(())
 }
 
-/// Makes a key file, unless another process is faster; then that one's is as good.
+/// Creates a key file, unless another process is faster; then its key is used.
 fn make_key_file(path: &Path, data: &[PathBuf]) -> Result<(), SecretError> {
     let failed = |e: io::Error| SecretError::from(FileError::new("make", path, e));
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
@@ -360,12 +362,12 @@ fn make_key_file(path: &Path, data: &[PathBuf]) -> Result<(), SecretError> {
     let mut new =
         OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new_path).map_err(failed)?;
     let written = new.write_all(key.bytes()).and_then(|()| new.sync_all());
-    // A link, because it never takes the place of a key that is there.
+    // A hard link never replaces an existing key.
     let linked = written.and_then(|()| std::fs::hard_link(&new_path, folder.join(name)));
     let _ = std::fs::remove_file(&new_path);
     match linked {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // On disk before anything is locked with it.
+        // On disk before anything is encrypted with it.
         linked => linked.and_then(|()| File::open(&folder)?.sync_all()).map_err(failed),
     }
 }

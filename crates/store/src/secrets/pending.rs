@@ -1,17 +1,18 @@
-//! Secrets that came with an imported server. They are stored at once, so that no file has them in clear, and registered with
-//! the redactor once a person has trusted the server.
+//! Pending secrets of imported servers. They are stored at once, so that no file has them in clear, and
+//! registered with the redactor once a person trusts the server.
 
-use super::contents::Record;
+use super::contents::SecretRecord;
 use super::grant::{Grant, check_name};
-use super::key::Make;
+use super::key::KeyCreation;
 use super::{
-    SECRETS_MAX, SecretError, SecretInfo, SecretStore, VALUE_BYTES_MAX, VALUE_BYTES_MIN, add_grant, held,
+    SECRETS_MAX, SecretError, SecretInfo, SecretStore, VALUE_BYTES_MAX, VALUE_BYTES_MIN, add_grant,
+    server_logins,
 };
 use portcullis_core::Secret;
 use zeroize::Zeroizing;
 
 impl SecretStore {
-    /// Stores an imported value as pending. One that is there already keeps its standing and gets the grant.
+    /// Stores an imported value as pending. An existing secret keeps its state and gets the grant.
     pub fn set_pending(
         &self,
         name: &str,
@@ -27,17 +28,17 @@ impl SecretStore {
             return Err(SecretError::TooLong { name: name.to_owned(), bytes });
         }
         let now = self.now();
-        self.change(Make::IfMissing, |records| {
+        self.change(KeyCreation::IfMissing, |records| {
             let known = records.iter().position(|record| record.info.name == name);
             let record = match known {
-                // The name was chosen for this value. Another value would be somebody else's secret.
+                // The name was chosen for this value; another value is a different secret.
                 Some(at) if records[at].value != *value => return Err(SecretError::Taken(name.to_owned())),
                 Some(at) => &mut records[at],
                 None if records.len() >= SECRETS_MAX => return Err(SecretError::Full),
                 None => {
                     let info =
                         SecretInfo { pending: true, ..SecretInfo::new(name.to_owned(), Vec::new(), now) };
-                    records.push_mut(Record { info, value: value.clone() })
+                    records.push_mut(SecretRecord { info, value: value.clone() })
                 }
             };
             add_grant(&mut record.info, grant)?;
@@ -51,7 +52,7 @@ impl SecretStore {
         if !self.known(|records| Ok(records.iter().any(|record| is_pending(&record.info))))? {
             return Ok(false);
         }
-        self.change(Make::Never, |records| {
+        self.change(KeyCreation::Never, |records| {
             for record in records.iter_mut().filter(|record| is_pending(&record.info)) {
                 record.info.pending = false;
             }
@@ -59,11 +60,16 @@ impl SecretStore {
         })
     }
 
-    /// Returns all values with their names, pending ones too, to tell which names and values are taken.
+    /// Returns all values with their names, pending ones too, to find names and values in use.
     pub fn all_with_pending(&self) -> Result<Vec<(String, Secret<String>)>, SecretError> {
         self.known(|records| {
-            let pair = |record: &Record| (record.info.name.clone(), Secret::new(record.value.to_string()));
-            Ok(records.iter().filter(|record| held::is_masked(&record.info.name)).map(pair).collect())
+            let pair =
+                |record: &SecretRecord| (record.info.name.clone(), Secret::new(record.value.to_string()));
+            Ok(records
+                .iter()
+                .filter(|record| server_logins::is_masked(&record.info.name))
+                .map(pair)
+                .collect())
         })
     }
 }
@@ -81,12 +87,12 @@ mod tests {
         let open = || {
             let source =
                 KeySource::File { path: keys.path().join("key"), data: vec![folder.path().to_owned()] };
-            SecretStore::open(folder.path(), source, Arc::new(SystemClock))
+            SecretStore::open(&crate::testing::open(folder.path()), source, Arc::new(SystemClock))
         };
         let (store, value) = (open(), Secret::new(Zeroizing::new("hunter2hunter2".to_owned())));
         let grant = |text: &str| text.parse::<Grant>().unwrap();
         assert!(store.set_pending("KEY", &value, grant("mcp.a:env")).unwrap().pending);
-        // Another process reads the mark from the file.
+        // Another process reads the flag from the file.
         let other = open();
         assert!(other.all().unwrap().is_empty());
         assert_eq!(other.all_with_pending().unwrap().len(), 1);
@@ -98,9 +104,9 @@ mod tests {
         assert!(!other.activate(&["OTHER"]).unwrap() && other.all().unwrap().is_empty());
         assert!(other.activate(&["KEY"]).unwrap() && !other.activate(&["KEY"]).unwrap());
         assert_eq!(store.all().unwrap().len(), 1);
-        // What is registered stays so, whoever imports it again.
+        // A registered secret stays registered when it is imported again.
         assert!(!store.set_pending("KEY", &value, grant("mcp.c:env")).unwrap().pending);
-        // What a person sets or grants is theirs.
+        // A person's `set` or `grant` registers it.
         store.set_pending("NEXT", &another, grant("mcp.d:env")).unwrap();
         assert!(!store.grant("NEXT", grant("example.com")).unwrap().pending);
     }

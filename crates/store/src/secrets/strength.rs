@@ -1,27 +1,28 @@
-//! Estimates the entropy of a secret: how many guesses it withstands.
+//! Entropy estimate of a secret: how many guesses it withstands.
 //!
-//! Redaction is an oracle: who reads back a guess learns whether it is masked. A client can read as much as
-//! `limits.result_bytes_max` and `rate_limit` let it, by default 10^8 guesses a second. A value of [`BITS_MIN`] bits
-//! withstands that for centuries. The estimate is an upper bound: it knows repetitions and sequences, but no words.
+//! Redaction is an oracle: a client that reads back a guess learns whether it is masked. A client can read as
+//! much as `limits.result_bytes_max` and `rate_limit` allow, by default 10^8 guesses a second. A value of
+//! [`BITS_MIN`] bits withstands that for centuries. The estimate is an upper bound: it knows repetitions and
+//! sequences, but no words.
 
 use super::SecretError;
 
-/// Values below are refused, unless a person insists.
+/// Lower values are refused, unless a person insists.
 pub const BITS_MIN: u32 = 60;
-/// The rest of a longer value is not looked at.
+/// The rest of a longer value is ignored.
 const CHARS_MAX: usize = 256;
 const GROUP_BYTES: usize = 4;
-/// Shorter ones are chance.
+/// Shorter sequences occur by chance.
 const SEQUENCE_CHARS_MIN: usize = 3;
 const REPETITION_CHARS_MIN: usize = 4;
-/// What it takes to say where a repetition comes from, or which way a sequence goes, and how long it is.
+/// Bits to encode the source of a repetition, or the direction of a sequence, and its length.
 const PATTERN_BITS: f64 = 6.0;
 const PUNCTUATION_BITS: f64 = 5.0;
-/// A character that stood there before, as the hyphens of a grouped number do.
+/// A character that occurred before, such as the hyphens of a grouped number.
 const AGAIN_BITS: f64 = 1.0;
 
-/// Returns about how many bits of entropy a value has at most, without what stands after its last whole group of four bytes:
-/// redaction finds the groups alone, because the end of a value in base 85 depends on what follows.
+/// Returns an upper bound of a value's entropy, without the bytes after its last whole group of four:
+/// redaction finds only whole groups, because the end of a value in base 85 depends on what follows.
 pub fn entropy_bits(value: &str) -> u32 {
     let whole = value.len() / GROUP_BYTES * GROUP_BYTES;
     let in_groups = value.char_indices().take_while(|(at, c)| at + c.len_utf8() <= whole);
@@ -63,7 +64,7 @@ pub fn check_strength(name: &str, value: &str) -> Result<(), SecretError> {
     }
 }
 
-/// How many letters and digits there are to choose from, going by those that were chosen.
+/// Estimates the size of the alphabet from the letters and digits that occur.
 fn alphabet_size(chars: &[char]) -> u32 {
     let any = |fits: fn(&char) -> bool| chars.iter().any(fits);
     let letters = |has: bool, beyond_f: bool| match (has, beyond_f) {
@@ -77,13 +78,13 @@ fn alphabet_size(chars: &[char]) -> u32 {
     (digits + lower + upper).max(1)
 }
 
-/// Returns how many characters from `at` on stood there before.
+/// Returns how many characters from `at` on repeat earlier ones.
 fn repeated_from(chars: &[char], at: usize) -> usize {
     let same = |from: usize| chars[from..].iter().zip(&chars[at..]).take_while(|(a, b)| a == b).count();
     (0..at).map(same).max().unwrap_or_default()
 }
 
-/// Returns how many characters from `at` on are alike, or count up or down.
+/// Returns how many characters from `at` on are equal, or count up or down.
 fn sequence_from(chars: &[char], at: usize) -> usize {
     let step = |at: usize| i64::from(u32::from(chars[at + 1])) - i64::from(u32::from(chars[at]));
     let first = match at + 1 < chars.len() {
@@ -127,7 +128,7 @@ mod tests {
         let bits = |values: &[&str]| values.iter().map(|value| entropy_bits(value)).collect::<Vec<_>>();
         assert!(weak.iter().all(|value| is_weak(value)), "{:?}", bits(&weak));
         assert!(strong.iter().all(|value| !is_weak(value)), "{:?}", bits(&strong));
-        // Random, so that the estimate can be compared with what is true.
+        // Random values, for which the true entropy is known.
         for (value, is) in [("49382716", 26..=27), ("e3b0c44298fc1c14", 60..=64), ("aB3xK9mQ2pLz", 70..=72)] {
             assert!(is.contains(&entropy_bits(value)), "{value}: {}", entropy_bits(value));
         }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::database::Record;
+use crate::testing;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -32,7 +34,29 @@ impl Fixture {
     }
 
     fn path(&self) -> PathBuf {
-        self.secure().join(FILE_NAME)
+        self.secure().join(crate::database::FILE_NAME)
+    }
+
+    fn topic(&self) -> TopicStore<SealedTable> {
+        TopicStore::open(&testing::open(&self.secure()))
+    }
+
+    fn rows(&self) -> Vec<SealedRow> {
+        self.topic().current().known.as_ref().unwrap().0.clone()
+    }
+
+    fn master(&self) -> MasterKey {
+        self.key_file().key(KeyCreation::Never).unwrap()
+    }
+
+    fn id_of(&self, name: &str) -> String {
+        if name.is_empty() { String::new() } else { cipher::row_id(&self.master(), name) }
+    }
+
+    /// Returns the sealed bytes of a secret's row, or of the store's own.
+    fn sealed(&self, name: &str) -> Vec<u8> {
+        let id = self.id_of(name);
+        self.rows().iter().find(|row| row.key() == id).unwrap().bytes().unwrap()
     }
 
     fn key_file(&self) -> KeySource {
@@ -44,13 +68,18 @@ impl Fixture {
     }
 
     fn store_with(&self, source: KeySource) -> SecretStore {
-        SecretStore::open(&self.secure(), source, Arc::new(StandingClock))
+        SecretStore::open(&testing::open(&self.secure()), source, Arc::new(StandingClock))
     }
 
-    /// Puts another file in the place of the real one, as a restored backup would.
-    fn put(&self, bytes: &[u8]) {
-        private_file(&self.at("new"), bytes);
-        std::fs::rename(self.at("new"), self.path()).unwrap();
+    /// Replaces a row, as a process with access to the database could.
+    fn put(&self, name: &str, bytes: &[u8]) {
+        let id = self.id_of(name);
+        let put = self.topic().change(|rows| {
+            rows.retain(|row| row.key() != id);
+            rows.push(SealedRow::new(&id, bytes));
+            Ok::<_, DatabaseError>(())
+        });
+        put.unwrap();
     }
 }
 
@@ -93,14 +122,14 @@ fn why<T>(result: Result<T, SecretError>) -> String {
 }
 
 #[test]
-fn without_secrets_there_is_no_file_and_no_key() {
+fn without_secrets_there_is_no_key() {
     let at = Fixture::new();
     let store = at.store();
     assert!(store.health().is_ok() && store.all().unwrap().is_empty() && store.list().unwrap().is_empty());
     assert!(!store.is_stale());
     assert!(matches!(store.remove("TOKEN"), Err(SecretError::Unknown(_))));
-    assert!(!at.at("config/key").exists() && !at.path().exists());
-    // Not even one that could not be had.
+    assert!(!at.at("config/key").exists());
+    // Not even a key that is missing.
     let store = at.store_with(KeySource::Missing("no key".into()));
     assert!(store.health().is_ok());
 }
@@ -142,31 +171,38 @@ fn no_value_is_in_any_file_or_message() {
     set(&store, "OTHER", "another value entirely");
     let mut looked_at = 0;
     for entry in std::fs::read_dir(at.secure()).unwrap().chain(std::fs::read_dir(at.at("config")).unwrap()) {
-        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let bytes = std::fs::read(path).unwrap();
         looked_at += 1;
         for needle in [VALUE, "battery", "another", "TOKEN"] {
             assert!(!bytes.windows(needle.len()).any(|window| window == needle.as_bytes()));
         }
     }
-    // The store, its lock, and the key: nothing else was left behind.
-    assert_eq!(looked_at, 3);
-    let said = format!(
+    // The database with its log and index, and the key: nothing else is left behind.
+    assert_eq!(looked_at, 4);
+    let output = format!(
         "{:?} {:?} {:?}",
         store.all(),
         store.list(),
         store.resolve_for("TOKEN", "evil.example", "Authorization")
     );
-    assert!(!said.contains("battery"), "{said}");
+    assert!(!output.contains("battery"), "{output}");
 }
 
 #[test]
-fn the_same_contents_never_make_the_same_file() {
+fn the_same_contents_never_make_the_same_row() {
     let at = Fixture::new();
     let store = at.store();
     set(&store, "TOKEN", VALUE);
-    let first = std::fs::read(at.path()).unwrap();
+    set(&store, "OTHER", VALUE);
+    let (first, other) = (at.sealed("TOKEN"), at.sealed("OTHER"));
+    set(&store, "TOKEN", "another value of some length");
     set(&store, "TOKEN", VALUE);
-    let second = std::fs::read(at.path()).unwrap();
+    let second = at.sealed("TOKEN");
+    assert_eq!(at.sealed("OTHER"), other, "a row that did not change is not sealed again");
     assert_eq!(first[..56], second[..56]);
     assert_ne!(first[56..], second[56..]);
 }
@@ -175,10 +211,10 @@ fn the_same_contents_never_make_the_same_file() {
 fn values_that_could_not_be_masked_are_refused() {
     let at = Fixture::new();
     let store = at.store();
-    insta::assert_snapshot!(why(store.set("PIN", &value("1234567"), None)), @"the value of `PIN` has 7 bytes, at least 8 are needed: a shorter one occurs in ordinary text, so it could not be kept out of replies without spoiling them");
+    insta::assert_snapshot!(why(store.set("PIN", &value("1234567"), None)), @"the value of `PIN` has 7 bytes, at least 8 are needed: a shorter one occurs in ordinary text, and redacting it would spoil results");
     insta::assert_snapshot!(why(store.set("BIG", &value(&"x".repeat(VALUE_BYTES_MAX + 1)), None)), @"the value of `BIG` has 65537 bytes, at most 65536 are allowed");
-    insta::assert_snapshot!(why(store.set("pin", &value(VALUE), None)), @"`pin` is not a name for a secret; expected 1 to 64 of A-Z, 0-9 and `_`, starting with a letter");
-    assert!(!at.path().exists());
+    insta::assert_snapshot!(why(store.set("pin", &value(VALUE), None)), @"`pin` is not a valid secret name; expected 1 to 64 of A-Z, 0-9 and `_`, starting with a letter");
+    assert!(!at.at("config/key").exists());
     set(&store, "LEAST", "12345678");
     set(&store, "MOST", &"é".repeat(VALUE_BYTES_MAX / 2));
     assert_eq!(all(&at.store()).len(), 2);
@@ -210,7 +246,7 @@ fn a_value_goes_only_where_it_was_granted_for() {
     insta::assert_snapshot!(why(ask("api.github.com.evil.example", "Authorization")), @"secret `TOKEN` is not granted for `Authorization` at `api.github.com.evil.example`; a person can allow it: portcullis secrets grant TOKEN 'api.github.com.evil.example:Authorization'");
     insta::assert_snapshot!(why(ask("a.example.com", "Authorization")), @"secret `TOKEN` is not granted for `Authorization` at `a.example.com`; a person can allow it: portcullis secrets grant TOKEN 'a.example.com:Authorization'");
     insta::assert_snapshot!(why(store.resolve_for("OTHER", "api.github.com", "Authorization")), @"no secret is named `OTHER`; `portcullis secrets list` shows which exist");
-    // Another value keeps them, others take their place, and one more is added once.
+    // A new value keeps its grants, new grants replace them, and one more is added once.
     set(&store, "TOKEN", "another value");
     assert!(ask("api.github.com", "Authorization").is_ok());
     store.set("TOKEN", &value(VALUE), grants(&["git.example.org"])).unwrap();
@@ -219,7 +255,7 @@ fn a_value_goes_only_where_it_was_granted_for() {
     let info = store.grant("TOKEN", "API.github.com:authorization".parse().unwrap()).unwrap();
     assert_eq!(info.grants.len(), 2);
     assert!(ask("api.github.com", "Authorization").is_ok());
-    // A secret without grants is for nobody.
+    // A secret without grants has no destination.
     set(&store, "BARE", VALUE);
     assert!(store.resolve_for("BARE", "api.github.com", "Authorization").is_err());
 }
@@ -247,7 +283,7 @@ fn changes_from_many_sides_are_all_kept() {
     let at = Fixture::new();
     std::thread::scope(|scope| {
         for side in 0..4 {
-            // The first of them makes the key, and all have the same.
+            // The first process creates the key, and all use it.
             let store = at.store();
             scope.spawn(move || {
                 for n in 0..5 {
@@ -260,14 +296,14 @@ fn changes_from_many_sides_are_all_kept() {
 }
 
 #[test]
-fn a_damaged_file_gives_out_nothing_and_is_left_alone() {
+fn damaged_rows_give_out_nothing_and_are_left_alone() {
     let at = Fixture::new();
     let store = at.store();
     store.set("TOKEN", &value(VALUE), grants(&["api.github.com"])).unwrap();
-    let good = std::fs::read(at.path()).unwrap();
-    let edited = |place: usize, byte: u8| {
+    let good = at.sealed("");
+    let edited = |offset: usize, byte: u8| {
         let mut bytes = good.clone();
-        bytes[place] = byte;
+        bytes[offset] = byte;
         bytes
     };
     let cases = [
@@ -280,90 +316,85 @@ fn a_damaged_file_gives_out_nothing_and_is_left_alone() {
         ("a later version", edited(8, 1)),
         ("an unknown source", edited(10, 9)),
         ("another key", edited(12, !good[12])),
-        ("another source", edited(10, SourceId::Credential as u8)),
-        ("a passphrase", edited(10, SourceId::Passphrase as u8)),
+        ("another source", edited(10, KeySourceId::Credential as u8)),
+        ("a passphrase", edited(10, KeySourceId::Passphrase as u8)),
         ("another salt", edited(40, 1)),
     ];
-    let mut said = String::new();
+    let mut output = String::new();
     for (what, bytes) in cases {
-        at.put(&bytes);
+        at.put("", &bytes);
         let error = store.health().unwrap_err();
-        said.push_str(&format!("{what}: {error}\n"));
+        output.push_str(&format!("{what}: {error}\n"));
         assert!(store.all().is_err() && store.list().is_err());
         assert!(store.resolve_for("TOKEN", "api.github.com", "Authorization").is_err());
         assert!(store.set("LATE", &value(VALUE), None).is_err() && store.remove("TOKEN").is_err());
-        assert_eq!(std::fs::read(at.path()).unwrap(), bytes);
-        // Mending the file is all that is needed.
-        at.put(&good);
+        assert_eq!(at.sealed(""), bytes);
+        // Repairing the row is enough.
+        at.put("", &good);
         assert!(store.health().is_ok());
     }
-    insta::assert_snapshot!(said, @"
-    empty: secrets.pcs is damaged: it ends too early
-    a header alone: secrets.pcs is damaged: it ends too early
-    truncated: secrets.pcs is damaged: it is not what was written with this key
-    longer: secrets.pcs is damaged: it is not what was written with this key
-    another file: secrets.pcs is not a store of secrets
-    an old version: secrets.pcs is of version 0, this program reads version 1
-    a later version: secrets.pcs is of version 257, this program reads version 1
-    an unknown source: secrets.pcs is damaged: its header makes no sense
-    another key: the key is not the one of secrets.pcs, which was locked with a key file
-    another source: secrets.pcs is damaged: it is not what was written with this key
-    a passphrase: secrets.pcs is locked with a passphrase; put it in a file with mode 600 and name that with PORTCULLIS_PASSPHRASE_FILE
-    another salt: secrets.pcs is damaged: it is not what was written with this key
+    insta::assert_snapshot!(output, @"
+    empty: the secret store is damaged: it is truncated
+    a header alone: the secret store is damaged: it is truncated
+    truncated: the secret store is damaged: decryption failed
+    longer: the secret store is damaged: decryption failed
+    another file: the secret store is not a secret store
+    an old version: the secret store is of version 0, this program reads version 1
+    a later version: the secret store is of version 257, this program reads version 1
+    an unknown source: the secret store is damaged: its header is invalid
+    another key: wrong key for the secret store, which was encrypted with a key file
+    another source: the secret store is damaged: decryption failed
+    a passphrase: the secret store is encrypted with a passphrase; put it in a file with mode 600 and set PORTCULLIS_PASSPHRASE_FILE to its path
+    another salt: the secret store is damaged: decryption failed
     ");
-    for (place, byte) in good.iter().enumerate() {
-        at.put(&edited(place, byte ^ 0x10));
-        assert!(store.all().is_err(), "byte {place}");
+    let good = at.sealed("TOKEN");
+    for (offset, byte) in good.iter().enumerate() {
+        let mut bytes = good.clone();
+        bytes[offset] = byte ^ 0x10;
+        at.put("TOKEN", &bytes);
+        assert!(store.all().is_err(), "byte {offset}");
     }
+    // A row is bound to its name, and to the key of the store.
+    at.put("TOKEN", &good);
+    at.put("OTHER", &good);
+    insta::assert_snapshot!(why(store.all()), @"the secret store is damaged: a row holds another secret than its own");
+    let elsewhere = Fixture::new();
+    set(&elsewhere.store(), "OTHER", VALUE);
+    at.put("OTHER", &elsewhere.sealed("OTHER"));
+    insta::assert_snapshot!(why(store.all()), @"the secret store is damaged: a row was sealed with another key");
 }
 
+/// The file of an earlier version becomes one row, without its key, and rows of their own with the next change.
 #[test]
-fn a_file_that_others_could_read_or_that_is_no_file_is_refused() {
+fn the_file_of_an_earlier_version_is_imported_sealed() {
     let at = Fixture::new();
-    let store = at.store();
-    set(&store, "TOKEN", VALUE);
-    chmod(&at.path(), 0o640);
-    insta::assert_snapshot!(why(store.health()), @"secrets.pcs is open to other users; check it, then `chmod 600` it");
-    chmod(&at.path(), 0o600);
-    assert!(store.health().is_ok());
-    let bytes = std::fs::read(at.path()).unwrap();
-    private_file(&at.at("elsewhere"), &bytes);
-    std::fs::remove_file(at.path()).unwrap();
-    std::os::unix::fs::symlink(at.at("elsewhere"), at.path()).unwrap();
-    assert!(store.health().is_err());
-    std::fs::remove_file(at.path()).unwrap();
-    std::fs::create_dir(at.path()).unwrap();
-    assert!(store.health().is_err());
+    set(&at.store(), "TOKEN", VALUE);
+    let ((master, _), records) = at.store().unlock(&at.rows()).unwrap();
+    let header = CipherHeader::new(KeySourceId::File, &master, KeyDerivation::default());
+    let file = cipher::seal(&header, &master, contents::encode(&records).unwrap()).unwrap();
+    let new = Fixture::new();
+    std::fs::create_dir_all(new.secure()).unwrap();
+    private_file(&new.secure().join("secrets.pcs"), &file);
+    let locked = new.store_with(KeySource::Missing("no key".into()));
+    assert!(matches!(locked.all(), Err(SecretError::Locked(_))));
+    assert!(new.secure().join("secrets.pcs.imported").exists());
+    let store = new.store_with(at.key_file());
+    assert_eq!(all(&store), [("TOKEN".to_owned(), VALUE.to_owned())]);
+    set(&store, "OTHER", VALUE);
+    assert_eq!(all(&new.store_with(at.key_file())).len(), 2);
+    assert_eq!(new.rows().len(), 3);
 }
 
 #[test]
-fn a_file_that_has_gone_is_told_and_can_begin_anew() {
+fn rows_that_have_gone_are_reported_and_can_begin_anew() {
     let at = Fixture::new();
     let store = at.store();
     set(&store, "TOKEN", VALUE);
     assert!(store.all().is_ok());
-    std::fs::remove_file(at.path()).unwrap();
-    insta::assert_snapshot!(why(store.all()), @"secrets.pcs has gone; restore it, or restart to go on without secrets");
+    testing::edit(&at.secure(), "secrets", "DELETE FROM secrets");
+    insta::assert_snapshot!(why(store.all()), @"the secret store is missing; restore it, or restart to go on without secrets");
     set(&at.store(), "OTHER", VALUE);
     assert_eq!(all(&store).len(), 1);
-}
-
-#[test]
-fn a_crash_before_the_rename_changes_nothing() {
-    let at = Fixture::new();
-    let store = at.store();
-    set(&store, "TOKEN", VALUE);
-    let new = at.path().with_file_name("secrets.pcs.new");
-    let half = std::fs::read(at.path()).unwrap()[..40].to_vec();
-    private_file(&new, &half);
-    assert_eq!(all(&at.store()).len(), 1);
-    set(&store, "OTHER", VALUE);
-    assert!(!new.exists());
-    assert_eq!(all(&at.store()).len(), 2);
-    // Where the new file cannot be written, the old one stays.
-    std::fs::create_dir(&new).unwrap();
-    assert!(store.set("THIRD", &value(VALUE), None).is_err());
-    assert_eq!(all(&at.store()).len(), 2);
 }
 
 #[test]
@@ -376,12 +407,12 @@ fn a_missing_or_wrong_key_locks_until_the_right_one_is_back() {
     std::fs::remove_file(&key).unwrap();
     let store = at.store();
     let here = at.dir.path().display().to_string();
-    let mut said = String::new();
+    let mut output = String::new();
     let mut check = |what: &str| {
         let error = store.all().unwrap_err();
         assert!(matches!(error, SecretError::Locked(_)));
         assert!(matches!(store.set("LATE", &value(VALUE), None), Err(SecretError::Locked(_))));
-        said.push_str(&format!("{what}: {}\n", error.to_string().replace(&here, "…")));
+        output.push_str(&format!("{what}: {}\n", error.to_string().replace(&here, "…")));
     };
     check("missing");
     assert!(!key.exists(), "a new key would only hide that the old one is gone");
@@ -392,11 +423,11 @@ fn a_missing_or_wrong_key_locks_until_the_right_one_is_back() {
     std::fs::write(&key, &good).unwrap();
     chmod(&key, 0o644);
     check("open");
-    insta::assert_snapshot!(said, @"
+    insta::assert_snapshot!(output, @"
     missing: the key `…/config/key` cannot be read: No such file or directory (os error 2)
-    wrong: the key is not the one of secrets.pcs, which was locked with a key file
+    wrong: wrong key for the secret store, which was encrypted with a key file
     no key: `…/config/key` is not a key; expected 32 bytes, or 64 hex digits
-    open: the key `…/config/key` is open to other users; if nobody can have read it, `chmod 600` it
+    open: the key `…/config/key` is open to other users; if no other user has read it, `chmod 600` it
     ");
     chmod(&key, 0o600);
     assert_eq!(all(&store).len(), 1);
@@ -409,13 +440,13 @@ fn a_key_inside_of_the_data_folder_is_refused() {
     let inside = KeySource::File { path: at.at("home/key"), data: data.clone() };
     let store = at.store_with(inside);
     let error = why(store.set("TOKEN", &value(VALUE), None));
-    assert!(error.contains("inside of the data folder"), "{error}");
-    assert!(!at.at("home/key").exists() && !at.path().exists());
-    // Nor by way of a link.
+    assert!(error.contains("inside the data folder"), "{error}");
+    assert!(!at.at("home/key").exists());
+    // Nor through a link.
     private_file(&at.at("home/key"), &[7; 32]);
     std::os::unix::fs::symlink(at.at("home/key"), at.at("link")).unwrap();
     let linked = at.store_with(KeySource::File { path: at.at("link"), data });
-    assert!(why(linked.set("TOKEN", &value(VALUE), None)).contains("inside of the data folder"));
+    assert!(why(linked.set("TOKEN", &value(VALUE), None)).contains("inside the data folder"));
 }
 
 #[test]
@@ -426,7 +457,7 @@ fn a_key_may_move_into_a_credential() {
         std::fs::read(at.at("config/key")).unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
     let credential = at.at("portcullis-key");
     private_file(&credential, format!("{hex}\n").as_bytes());
-    // As systemd shows it where the service has a user of its own.
+    // As systemd shows it for a service with its own user.
     chmod(&credential, 0o440);
     let store = at.store_with(KeySource::Credential(credential.clone()));
     assert_eq!(all(&store).len(), 1);
@@ -441,30 +472,30 @@ fn a_passphrase_opens_its_store_and_no_other_does() {
     let at = Fixture::new();
     let store = at.store_with(typed("short"));
     insta::assert_snapshot!(why(store.set("TOKEN", &value(VALUE), None)), @"the passphrase is too short; expected at least 12 characters");
-    assert_eq!(lock_of(&at.secure()), Lock::None);
+    assert_eq!(key_requirement(&testing::open(&at.secure())), KeyRequirement::None);
     set(&at.store_with(typed("correct horse battery")), "TOKEN", VALUE);
-    assert_eq!(lock_of(&at.secure()), Lock::Passphrase);
+    assert_eq!(key_requirement(&testing::open(&at.secure())), KeyRequirement::Passphrase);
     let file = at.at("passphrase");
     private_file(&file, b"correct horse battery\n");
     let store = at.store_with(KeySource::PassphraseFile(file.clone()));
     set(&store, "OTHER", VALUE);
     assert_eq!(all(&store).len(), 2);
-    let mut said = String::new();
+    let mut output = String::new();
     for source in [typed("correct horse batterz"), KeySource::Unasked, at.key_file()] {
-        said.push_str(&format!("{}\n", why(at.store_with(source).all())));
+        output.push_str(&format!("{}\n", why(at.store_with(source).all())));
     }
-    insta::assert_snapshot!(said, @"
-    the passphrase is not the one of secrets.pcs
-    secrets.pcs is locked with a passphrase; put it in a file with mode 600 and name that with PORTCULLIS_PASSPHRASE_FILE
-    secrets.pcs is locked with a passphrase; put it in a file with mode 600 and name that with PORTCULLIS_PASSPHRASE_FILE
+    insta::assert_snapshot!(output, @"
+    wrong passphrase for the secret store
+    the secret store is encrypted with a passphrase; put it in a file with mode 600 and set PORTCULLIS_PASSPHRASE_FILE to its path
+    the secret store is encrypted with a passphrase; put it in a file with mode 600 and set PORTCULLIS_PASSPHRASE_FILE to its path
     ");
     chmod(&file, 0o644);
     assert!(at.store_with(KeySource::PassphraseFile(file)).health().is_err());
-    // A header cannot make the machine work for hours.
-    let mut bytes = std::fs::read(at.path()).unwrap();
+    // A header cannot keep the machine busy for hours.
+    let mut bytes = at.sealed("");
     bytes[28] = 0xff;
-    at.put(&bytes);
-    insta::assert_snapshot!(why(at.store_with(typed("correct horse battery")).all()), @"secrets.pcs is damaged: its header asks for more memory or time than it ever may");
+    at.put("", &bytes);
+    insta::assert_snapshot!(why(at.store_with(typed("correct horse battery")).all()), @"the secret store is damaged: the key derivation parameters in its header exceed the limit");
 }
 
 #[test]
@@ -480,13 +511,13 @@ fn the_keyring_makes_and_keeps_a_key() {
     set(&at.store_with(source()), "TOKEN", VALUE);
     assert_eq!(all(&at.store_with(source())).len(), 1);
     std::fs::remove_file(at.at("kept")).unwrap();
-    insta::assert_snapshot!(why(at.store_with(source()).all()), @"the keyring holds no key of Portcullis");
+    insta::assert_snapshot!(why(at.store_with(source()).all()), @"the keyring has no key for Portcullis");
     let missing = KeySource::Keyring { program: at.at("nowhere") };
     assert!(why(at.store_with(missing).all()).starts_with("`secret-tool` does not run"));
 }
 
-/// Variables of the environment, the store that is there, and where its key is looked for.
-type Case<'a> = (&'a [(&'a str, &'a str)], Lock, &'a str);
+/// Environment variables, the existing store, and the expected key source.
+type Case<'a> = (&'a [(&'a str, &'a str)], KeyRequirement, &'a str);
 
 #[test]
 fn the_key_is_where_the_environment_says() {
@@ -494,24 +525,28 @@ fn the_key_is_where_the_environment_says() {
     private_file(&at.at("portcullis-key"), &[7; 32]);
     let folder = at.dir.path().to_str().unwrap();
     let cases: [Case<'_>; 10] = [
-        (&[("HOME", "/user")], Lock::None, "file /user/.config/portcullis/key"),
-        (&[("HOME", "/user"), ("XDG_CONFIG_HOME", "/x")], Lock::Key, "file /x/portcullis/key"),
-        (&[("HOME", "/user"), ("PORTCULLIS_KEY_FILE", "/k")], Lock::Key, "file /k"),
-        (&[("HOME", "/user")], Lock::Passphrase, "unasked"),
-        (&[("HOME", "/user"), ("PORTCULLIS_PASSPHRASE_FILE", "/p")], Lock::None, "passphrase /p"),
-        (&[("HOME", "/user"), ("CREDENTIALS_DIRECTORY", folder)], Lock::Passphrase, "credential"),
+        (&[("HOME", "/user")], KeyRequirement::None, "file /user/.config/portcullis/key"),
+        (&[("HOME", "/user"), ("XDG_CONFIG_HOME", "/x")], KeyRequirement::Key, "file /x/portcullis/key"),
+        (&[("HOME", "/user"), ("PORTCULLIS_KEY_FILE", "/k")], KeyRequirement::Key, "file /k"),
+        (&[("HOME", "/user")], KeyRequirement::Passphrase, "unasked"),
+        (&[("HOME", "/user"), ("PORTCULLIS_PASSPHRASE_FILE", "/p")], KeyRequirement::None, "passphrase /p"),
+        (&[("HOME", "/user"), ("CREDENTIALS_DIRECTORY", folder)], KeyRequirement::Passphrase, "credential"),
         (
             &[("HOME", "/user"), ("CREDENTIALS_DIRECTORY", "/none")],
-            Lock::None,
+            KeyRequirement::None,
             "file /user/.config/portcullis/key",
         ),
-        (&[("CREDENTIALS_DIRECTORY", folder), ("PORTCULLIS_KEY", "passphrase")], Lock::None, "unasked"),
-        (&[("PORTCULLIS_KEY", "keyring")], Lock::None, "keyring"),
-        (&[("PORTCULLIS_KEY", "secret")], Lock::None, "missing"),
+        (
+            &[("CREDENTIALS_DIRECTORY", folder), ("PORTCULLIS_KEY", "passphrase")],
+            KeyRequirement::None,
+            "unasked",
+        ),
+        (&[("PORTCULLIS_KEY", "keyring")], KeyRequirement::None, "keyring"),
+        (&[("PORTCULLIS_KEY", "secret")], KeyRequirement::None, "missing"),
     ];
     for (variables, lock, expected) in cases {
         let env = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
-        let found = match KeySource::detect(env, &WantedKey::default(), Vec::new(), lock) {
+        let found = match KeySource::detect(env, &KeyPreference::default(), Vec::new(), lock) {
             KeySource::Credential(_) => "credential".to_owned(),
             KeySource::File { path, .. } => format!("file {}", path.display()),
             KeySource::Keyring { .. } => "keyring".to_owned(),
@@ -522,16 +557,19 @@ fn the_key_is_where_the_environment_says() {
         };
         assert_eq!(found, expected, "{variables:?}");
     }
-    let nothing = WantedKey::default();
-    assert!(matches!(KeySource::detect(|_| None, &nothing, Vec::new(), Lock::None), KeySource::Missing(_)));
+    let nothing = KeyPreference::default();
+    assert!(matches!(
+        KeySource::detect(|_| None, &nothing, Vec::new(), KeyRequirement::None),
+        KeySource::Missing(_)
+    ));
 }
 
 #[test]
 fn the_key_is_where_the_configuration_says_unless_the_environment_says_otherwise() {
-    let wanted = WantedKey { kind: Some(KeyKind::File), file: Some("/configured".into()) };
-    let found = |variables: &[(&str, &str)], wanted: &WantedKey| {
+    let wanted = KeyPreference { kind: Some(KeyKind::File), file: Some("/configured".into()) };
+    let found = |variables: &[(&str, &str)], wanted: &KeyPreference| {
         let env = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
-        KeySource::detect(env, wanted, Vec::new(), Lock::None)
+        KeySource::detect(env, wanted, Vec::new(), KeyRequirement::None)
     };
     let file = |source| match source {
         KeySource::File { path, .. } => path.display().to_string(),
@@ -541,7 +579,7 @@ fn the_key_is_where_the_configuration_says_unless_the_environment_says_otherwise
     assert_eq!(file(found(&[("PORTCULLIS_KEY_FILE", "/named")], &wanted)), "/named");
     assert_eq!(file(found(&[("CREDENTIALS_DIRECTORY", "/none")], &wanted)), "/configured");
     assert!(matches!(found(&[("PORTCULLIS_KEY", "keyring")], &wanted), KeySource::Keyring { .. }));
-    let keyring = WantedKey { kind: Some(KeyKind::Keyring), file: None };
+    let keyring = KeyPreference { kind: Some(KeyKind::Keyring), file: None };
     assert!(matches!(found(&[], &keyring), KeySource::Keyring { .. }));
     assert!(matches!(found(&[("PORTCULLIS_KEY", "passphrase")], &keyring), KeySource::Unasked));
 }

@@ -1,14 +1,16 @@
-//! Values that are no secrets: the vocabulary of the protocol, and ordinary text such as a command, a path or a sentence.
+//! Values that are no secrets: words of the protocol, and ordinary text such as a command, a path or a
+//! sentence.
 //!
-//! Every registered secret is redacted wherever it occurs. A stranger who chooses one (in a file that is imported, as an
-//! OAuth token) would choose what people and programs do not get to read: a command on a consent screen, a key of a message.
+//! A registered secret is redacted wherever it occurs. An attacker who chooses one (in an imported file, as
+//! an OAuth token) would choose what people and programs cannot read: a command on a consent screen, a key of
+//! a message.
 
 use super::SecretError;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// Words of JSON-RPC, MCP and JSON Schema that stand in messages as keys, methods or fixed values. Shorter ones than a
-/// secret may be are left out.
+/// Words of JSON-RPC, MCP and JSON Schema that occur in messages as keys, methods or fixed values. Words
+/// shorter than the minimum of a secret are left out.
 pub const PROTOCOL_WORDS: &[&str] = &[
     // Methods.
     "initialize",
@@ -186,13 +188,13 @@ pub const PROTOCOL_WORDS: &[&str] = &[
     "date-time",
     "https://json-schema.org/draft/2020-12/schema",
     "http://json-schema.org/draft-07/schema#",
-    // What the hub masks with.
+    // The hub's own mask.
     "[REDACTED",
     "[HIDDEN]",
     "[WITHHELD]",
 ];
 
-/// Keys and fixed values of the configuration, of the admin API and of what commands print.
+/// Keys and fixed values of the configuration, of the admin API and of command output.
 #[rustfmt::skip]
 pub const HUB_WORDS: &[&str] = &[
     "age_secs", "allow_remote", "allowed_hosts", "allowed_origins", "always_trusted", "application", "approval",
@@ -224,8 +226,8 @@ static STRUCTURE: LazyLock<HashSet<&str>> =
 static STRUCTURE_BYTES_MAX: LazyLock<usize> =
     LazyLock::new(|| STRUCTURE.iter().map(|word| word.len()).max().unwrap_or_default());
 
-/// Returns whether these bytes of a text are, alone or within quotes, a word of the protocol or of the hub: a key, a method or
-/// a fixed value, which the redactor leaves as it is whatever is registered.
+/// Returns whether these bytes of a text are, alone or in quotes, a word of the protocol or of the hub: a
+/// key, a method or a fixed value. The redactor leaves those alone, regardless of registered secrets.
 pub fn is_structure(text: &[u8], start: usize, end: usize) -> bool {
     let most = *STRUCTURE_BYTES_MAX;
     if start > end || end > text.len() || end - start > most {
@@ -235,13 +237,13 @@ pub fn is_structure(text: &[u8], start: usize, end: usize) -> bool {
         (&text[start.saturating_sub(most + 1)..start], &text[end..text.len().min(end + most + 2)]);
     let left = before.iter().rposition(|byte| *byte == b'"').map_or(before.len(), |at| before.len() - at - 1);
     let right = after.iter().position(|byte| *byte == b'"').unwrap_or(after.len());
-    // In a JSON text within a string the quotes are escaped.
+    // In JSON within a string the quotes are escaped.
     let word = &text[start - left..end + right];
     let word = &word[..word.iter().rposition(|byte| *byte != b'\\').map_or(0, |at| at + 1)];
     std::str::from_utf8(word).is_ok_and(|word| STRUCTURE.contains(word))
 }
 
-/// Commands and words of which one alone is no secret.
+/// Commands and words that alone are no secret.
 #[rustfmt::skip]
 const PLAIN_WORDS: &[&str] = &[
     "access", "account", "address", "admin", "administrator", "agent", "allow", "always", "apt", "approve", "approved",
@@ -264,18 +266,18 @@ const PLAIN_WORDS: &[&str] = &[
 ];
 /// Commands that are shorter than most words.
 const SHORT_COMMANDS: [&str; 12] = ["sh", "nc", "rm", "ls", "id", "cp", "dd", "mv", "ln", "su", "vi", "ps"];
-/// What separates words for a shell.
+/// Word separators of a shell.
 const SHELL_ENDS: [char; 11] = [';', '|', '&', '`', '(', ')', '<', '>', '\n', '\r', '\t'];
-/// A segment of letters that is as long is taken for a command where a shell operator stands beside it.
+/// A segment of at least so many letters next to a shell operator counts as a command.
 const COMMAND_CHARS_MIN: usize = 4;
-/// A longer name of letters alone is rather a key.
+/// A longer name of letters alone is more likely a key.
 const NAME_CHARS_MAX: usize = 64;
-/// So many words joined are a passphrase.
+/// At least so many joined words are a passphrase.
 const PASSPHRASE_WORDS_MIN: usize = 4;
-/// A number of more digits is no part of a name in an address.
+/// A number with more digits is not part of a name in an address.
 const ADDRESS_DIGITS_MAX: usize = 4;
 
-/// Why a value is not taken for a secret.
+/// Why a value does not count as a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ordinary {
     Protocol,
@@ -288,12 +290,12 @@ pub enum Ordinary {
 }
 
 impl Ordinary {
-    /// Says what the value is.
+    /// Describes the value.
     pub fn as_str(self) -> &'static str {
         match self {
             Ordinary::Protocol => "a word of the protocol or of the configuration",
             Ordinary::Command => "text that a shell could run",
-            Ordinary::Sentence => "words with blanks between them",
+            Ordinary::Sentence => "words separated by spaces",
             Ordinary::Path => "a path",
             Ordinary::Address => "an address without a key in it",
             Ordinary::Name => "a name made of plain words",
@@ -301,7 +303,7 @@ impl Ordinary {
         }
     }
 
-    /// Says what a person can do.
+    /// Returns what a person can do.
     pub fn advice(self) -> &'static str {
         match self {
             Ordinary::Protocol => "set the value that was issued to you",
@@ -311,13 +313,14 @@ impl Ordinary {
         }
     }
 
-    /// Returns whether a person may register it all the same. Words of the protocol are never a secret.
+    /// Returns whether a person may register it anyway. A word of the protocol is never a secret.
     pub fn may_be_confirmed(self) -> bool {
         self != Ordinary::Protocol
     }
 }
 
-/// Refuses a value that a person sets, if it is ordinary text. An address may be one: that of a calendar is a secret as a whole.
+/// Refuses ordinary text as a value set by a person. An address is accepted: a calendar's is a secret as a
+/// whole.
 pub fn check(name: &str, value: &str) -> Result<(), SecretError> {
     match ordinary(value) {
         Some(what) if what != Ordinary::Address => Err(SecretError::Ordinary { name: name.to_owned(), what }),
@@ -325,7 +328,7 @@ pub fn check(name: &str, value: &str) -> Result<(), SecretError> {
     }
 }
 
-/// Refuses a value that stays refused when a person has confirmed that it is a secret.
+/// Refuses a value even though a person confirmed that it is a secret.
 pub fn check_confirmed(name: &str, value: &str) -> Result<(), SecretError> {
     match check(name, value) {
         Err(SecretError::Ordinary { what, .. }) if what.may_be_confirmed() => Ok(()),
@@ -333,13 +336,13 @@ pub fn check_confirmed(name: &str, value: &str) -> Result<(), SecretError> {
     }
 }
 
-/// Returns whether a value is a part of one of these words, in any case.
+/// Returns whether a value is part of one of these words, ignoring case.
 fn is_part_of<'w>(value: &str, words: impl IntoIterator<Item = &'w str>) -> bool {
     let value = value.trim().to_ascii_lowercase();
     !value.is_empty() && words.into_iter().any(|word| word.to_ascii_lowercase().contains(&value))
 }
 
-/// Returns what a value is, if it is no secret but ordinary text.
+/// Classifies a value as ordinary text; `None` for a possible secret.
 pub fn ordinary(value: &str) -> Option<Ordinary> {
     let value = value.trim();
     let is_long = value.len() >= super::VALUE_BYTES_MIN;
@@ -349,7 +352,7 @@ pub fn ordinary(value: &str) -> Option<Ordinary> {
     if is_data(value) {
         return None;
     }
-    // A password of random characters has a backtick now and then, and runs nothing.
+    // A random password has a backtick now and then, and runs nothing.
     let runs = value.contains("$(") || value.contains('`');
     let is_words = value.contains(char::is_whitespace) || super::is_weak(value);
     let is_whole = [("`", "`"), ("$(", ")")].iter().any(|(a, b)| value.starts_with(a) && value.ends_with(b));
@@ -371,15 +374,15 @@ pub fn ordinary(value: &str) -> Option<Ordinary> {
     is_name(value).then_some(Ordinary::Name)
 }
 
-/// Returns whether a text of several words is data that holds a secret and runs nothing: settings, JSON, a private key, or
-/// a password of the kind that mail providers give to apps.
+/// Returns whether a text of several words is data that holds a secret and runs nothing: settings, JSON, a
+/// private key, or an app password of a mail provider.
 fn is_data(value: &str) -> bool {
     is_settings(value) || is_json(value) || is_private_key(value) || is_app_password(value)
 }
 
 /// `host=db password=…` and `Server=db;User Id=me;Password=…`: for a shell nothing but assignments.
 fn is_settings(value: &str) -> bool {
-    // An address may stand before them, with its parameters behind a question mark.
+    // They may follow an address, as its parameters behind a question mark.
     let settings = match value.split_once("://") {
         Some((_, rest)) => match rest.split_once(['?', ';']) {
             Some((_, settings)) => settings,
@@ -449,7 +452,7 @@ fn is_app_password(value: &str) -> bool {
         })
 }
 
-/// Returns whether a shell would take a part of the text for a command.
+/// Returns whether a shell would run part of the text as a command.
 fn has_command(value: &str) -> bool {
     let segments =
         value.split(|c: char| SHELL_ENDS.contains(&c) || c.is_whitespace()).filter(|text| !text.is_empty());
@@ -463,7 +466,7 @@ fn has_command(value: &str) -> bool {
     })
 }
 
-/// Returns whether an address names a place and nothing else: no login, no parameter, and no part that could be a key.
+/// Returns whether an address has no login, no parameter, and no part that could be a key.
 fn is_plain_address(value: &str) -> bool {
     let Some((scheme, rest)) = value.split_once("://") else { return false };
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -491,7 +494,8 @@ fn is_plain_word(value: &str) -> bool {
     PLAIN_WORDS.contains(&value.to_ascii_lowercase().as_str())
 }
 
-/// Returns whether a value is several words of letters that are joined: `list_changed`, `listChanged`, `api.example.test`.
+/// Returns whether a value is several joined words of letters: `list_changed`, `listChanged`,
+/// `api.example.test`.
 fn is_name(value: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphabetic() || "-_./@".contains(c);
     if value.len() > NAME_CHARS_MAX || !value.chars().all(legal) {
@@ -500,12 +504,12 @@ fn is_name(value: &str) -> bool {
     let parts: Vec<&str> =
         value.split(|c: char| !c.is_ascii_alphabetic()).filter(|part| !part.is_empty()).collect();
     let humps: usize = parts.iter().map(|part| humps(part).unwrap_or(0)).sum();
-    // People choose so many words as a passphrase. Names of hosts and files have other signs between them.
+    // People choose so many words as a passphrase. Names of hosts and files have other separators.
     let is_passphrase = parts.len() >= PASSPHRASE_WORDS_MIN && !value.contains(['.', '/', '@']);
     !is_passphrase && humps >= 2 && parts.iter().all(|part| humps_are_words(part))
 }
 
-/// Returns how many words a camel-cased text has.
+/// Returns the number of words in a camel-cased text.
 fn humps(part: &str) -> Option<usize> {
     let upper = part.chars().filter(char::is_ascii_uppercase).count();
     let is_one = upper == 0 || upper == part.len();
@@ -516,7 +520,8 @@ fn humps(part: &str) -> Option<usize> {
     }
 }
 
-/// Returns whether the words of a camel-cased text are as long as words mostly are. Random letters change their case all the time.
+/// Returns whether the words of a camel-cased text have the length of words. Random letters change case all
+/// the time.
 fn humps_are_words(part: &str) -> bool {
     let upper = part.chars().filter(char::is_ascii_uppercase).count();
     upper == 0 || upper == part.len() || part.len() >= 4 * humps(part).unwrap_or(1)

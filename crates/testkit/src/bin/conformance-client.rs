@@ -1,32 +1,33 @@
-//! The client that the official conformance suite is run against: a hub with the suite's server behind it, and an agent
-//! that asks the hub for everything there is. Not part of what is shipped.
+//! Conformance client: a hub with the suite's server as upstream, and an agent that requests everything from
+//! the hub. Not shipped.
 //!
-//! The suite runs `conformance-client URL`, and says in the environment what it wants to see.
+//! The suite runs `conformance-client URL`, and sets the scenario in the environment.
 
 use anyhow::{Context, bail};
 use portcullis_core::{Registry, Secret, SystemClock};
-use portcullis_egress::own::Place;
-use portcullis_egress::{EgressSettings, Exception, PerHost, SystemResolver};
+use portcullis_egress::configured_client::ConfiguredEndpoint;
+use portcullis_egress::{AllowlistEntry, EgressSettings, HostRateLimit, SystemResolver};
 use portcullis_testkit::BoxedHub;
 use portcullis_testkit::conformance::agent;
-use portcullis_testkit::oauth::Person;
+use portcullis_testkit::oauth::TestUser;
 use portcullis_testkit::taken_as_it_is;
 use portcullis_upstream::{
-    ClientSecret, Consent, HttpSpec, OAuth, OAuthSpec, ServerSpec, StatusKind, TransportSpec, Upstream,
+    ClientSecret, Consent, HttpSpec, OAuth, OAuthSpec, ServerSpec, Shutdown, StatusKind, TransportSpec,
+    Upstream,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the suite's server may take to be connected. Logins included, which nobody types.
+/// Timeout until the suite's server is connected, automatic logins included.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(20);
-/// How long a connection that is just made is left alone.
+/// How long a new connection is left idle.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
-/// What the suite expects of clients that are documents.
+/// The client metadata document that the suite expects.
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
-/// A pace that no scenario reaches.
-const UNHURRIED: PerHost = PerHost { per_minute: 1_000_000, burst: 1_000_000 };
+/// A rate that no scenario reaches.
+const UNHURRIED: HostRateLimit = HostRateLimit { per_minute: 1_000_000, burst: 1_000_000 };
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -44,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
     let boxed = BoxedHub::new(registry, true)?;
     let address = boxed.listen(0).await?;
     let mut status = upstream.watch();
-    // One attempt that failed is followed by the next, as it is in a hub.
+    // A failed attempt is followed by the next, as in a hub.
     let is_settled = |kind| !matches!(kind, StatusKind::Starting | StatusKind::Failed);
     let settled =
         tokio::time::timeout(CONNECTED_WITHIN, status.wait_for(|status| is_settled(status.kind))).await;
@@ -52,11 +53,11 @@ async fn main() -> anyhow::Result<()> {
         Ok(Ok(status)) if status.kind == StatusKind::Connected => {}
         _ => bail!("{}", upstream.status().sentence()),
     }
-    // The stream on which a server speaks by itself is opened beside; the suite would take it for one that is resumed if a
-    // call came first.
+    // The server's event stream opens concurrently; if a call came first, the suite would take the stream for
+    // a resumed one.
     tokio::time::sleep(SETTLED_AFTER).await;
     agent::run(address, &scenario, &context).await?;
-    // Whoever ends at once cannot say goodbye.
+    // An immediate exit could not close the session.
     upstream.stop();
     tokio::time::sleep(Duration::from_millis(200)).await;
     drop(boxed);
@@ -64,14 +65,14 @@ async fn main() -> anyhow::Result<()> {
 }
 
 fn server(url: &str, context: &Value) -> anyhow::Result<ServerSpec> {
-    let place: Place = url.parse()?;
+    let place: ConfiguredEndpoint = url.parse()?;
     let oauth = oauth(&place, context)?;
     let http = HttpSpec { place, headers: Vec::new(), oauth: Some(Arc::new(oauth)), extra_roots: Vec::new() };
     Ok(taken_as_it_is("suite", TransportSpec::Http(http)))
 }
 
-fn oauth(place: &Place, context: &Value) -> anyhow::Result<OAuth> {
-    let person = Arc::new(Person::default());
+fn oauth(place: &ConfiguredEndpoint, context: &Value) -> anyhow::Result<OAuth> {
+    let person = Arc::new(TestUser::default());
     let text = |name: &str| context[name].as_str().map(str::to_owned);
     let secret = text("client_secret")
         .map(|secret| ClientSecret(Arc::new(move |_: &str| Ok(Secret::new(secret.clone())))));
@@ -85,18 +86,26 @@ fn oauth(place: &Place, context: &Value) -> anyhow::Result<OAuth> {
         callback_port: None,
         client_metadata_url: Some(DOCUMENT.to_owned()),
     };
-    // The suite's authorization servers are on ports that nobody knows beforehand. A person would name them; here it is
-    // whatever listens on this machine now, by the same rule.
-    let exceptions: Result<Vec<Exception>, _> =
+    // The suite's authorization servers use unpredictable ports. A person would allowlist them; here every
+    // port that listens on this machine now is allowlisted, by the same rule.
+    let exceptions: Result<Vec<AllowlistEntry>, _> =
         listening()?.into_iter().map(|port| format!("localhost:{port}").parse()).collect();
     let settings =
         EgressSettings { exceptions: exceptions?, per_host: UNHURRIED, ..EgressSettings::default() };
     let consent: Arc<dyn Consent> = person.clone();
     let resolver = Arc::new(SystemResolver::default());
-    Ok(OAuth::new(spec, settings, resolver, person, Arc::new(SystemClock), Some(consent))?)
+    Ok(OAuth::new(
+        spec,
+        settings,
+        resolver,
+        person,
+        Arc::new(SystemClock),
+        Some(consent),
+        Shutdown::default(),
+    )?)
 }
 
-/// Returns the ports of this machine on which somebody listens.
+/// Returns the listening ports of this machine.
 fn listening() -> std::io::Result<BTreeSet<u16>> {
     const LISTENS: &str = "0A";
     let mut ports = BTreeSet::new();

@@ -1,16 +1,15 @@
-//! The server that the official conformance suite is run against: the real server and the real gate, with
-//! the suite's fixtures behind them. Not part of what is shipped.
+//! Conformance server: the real server and the real gate, with the suite's fixtures behind them. Not shipped.
 //!
-//! - `conformance-server [PORT]` prints its address and serves until its standard input ends.
-//! - `conformance-server stdio [sessions|requests]` serves on its standard streams, in one era only if told so.
-//! - `conformance-server behind [sessions|requests]` is a hub with nothing but the one before as an upstream server; it
-//!   prints its address and serves until its standard input ends.
+//! - `conformance-server [PORT]` prints its address and serves until its stdin closes.
+//! - `conformance-server stdio [sessions|requests]` serves on stdin and stdout, optionally in one era only.
+//! - `conformance-server behind [sessions|requests]` is a hub with the previous one as its only upstream server;
+//!   it prints its address and serves until its stdin closes.
 
 use anyhow::{Context, bail};
 use portcullis_core::Registry;
 use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
 use portcullis_upstream::{
-    Folder, Processes, Program, StatusKind, StdioSpec, TransportSpec, Upstream, Values,
+    Processes, ProgramLookup, StatusKind, StdioSpec, TransportSpec, Upstream, ValueResolver, WorkingDir,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -41,7 +40,7 @@ fn fixtures() -> anyhow::Result<Registry> {
     Ok(registry)
 }
 
-#[expect(clippy::print_stdout, reason = "whoever starts this reads the address from here")]
+#[expect(clippy::print_stdout, reason = "the address is read from stdout")]
 async fn serve_http(registry: Registry, port: u16) -> anyhow::Result<()> {
     let boxed = BoxedHub::new(registry, true)?;
     println!("http://{}/mcp", boxed.listen(port).await?);
@@ -50,7 +49,7 @@ async fn serve_http(registry: Registry, port: u16) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves on the standard streams. What belongs to the other era is not known.
+/// Serves on stdin and stdout. Methods of the other era are unknown.
 async fn serve_lines(era: Option<&str>) -> anyhow::Result<()> {
     let unknown = match era {
         Some("sessions") => "server/discover",
@@ -82,18 +81,19 @@ async fn serve_lines(era: Option<&str>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Registers this very program as an upstream server, under the names that its tools have.
+/// Registers this program as an upstream server, with its tools under their own names.
 async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
     let registry = Registry::default();
     let args = ["stdio"].into_iter().chain(era).map(str::to_owned).collect();
     let own = std::env::current_exe()?;
     let transport = TransportSpec::Stdio(StdioSpec {
-        program: Program(Arc::new(move || Ok(own.clone()))),
+        program: ProgramLookup(Arc::new(move || Ok(own.clone()))),
         args,
-        cwd: Folder::Inherited,
+        cwd: WorkingDir::Inherited,
         env: Vec::new(),
-        values: Values(Arc::new(|written: &str| Ok(written.to_owned()))),
+        values: ValueResolver(Arc::new(|written: &str| Ok(written.to_owned()))),
         processes: Arc::new(Processes::new(std::path::Path::new("/nowhere"))?),
+        digests: Arc::default(),
     });
     let spec = taken_as_it_is("fixtures", transport);
     let upstream = Upstream::start(spec, registry.changes());

@@ -1,4 +1,4 @@
-//! An agent behind a hub, for the suite's client scenarios: it lists everything and calls every tool.
+//! An agent connected to a hub, for the suite's client scenarios: it lists everything and calls every tool.
 
 use crate::mcp_client::McpClient;
 use serde_json::{Map, Value, json};
@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 /// The revision of agents with sessions.
 const WITH_SESSIONS: &str = "2025-11-25";
 
-/// Asks the hub at `address` for all that the suite wants to see its server asked for.
+/// Requests from the hub at `address` everything that the suite expects its server to receive.
 ///
-/// The agent has a session, whatever the server behind the hub speaks: on its stream questions arrive while a call is under
-/// way, and the hub says to each side what it says in its own era.
+/// The agent has a session, in any era of the upstream server: questions arrive on its stream during a call,
+/// and the hub translates for each side.
 pub async fn run(address: SocketAddr, scenario: &str, context: &Value) -> anyhow::Result<()> {
     let mut agent = McpClient::sse(address, "anyone", WITH_SESSIONS).await;
     agent.initialize(json!({ "elicitation": { "form": {} }, "sampling": {}, "roots": {} })).await;
@@ -20,7 +20,7 @@ pub async fn run(address: SocketAddr, scenario: &str, context: &Value) -> anyhow
         for call in calls {
             let name = call["name"].as_str().unwrap_or_default();
             let mut arguments = call["arguments"].as_object().cloned().unwrap_or_default();
-            // What is nothing is left out: the hub takes what fits the schema.
+            // Null members are left out: the hub validates against the schema.
             arguments.retain(|_, value| !value.is_null());
             said(scenario, name, &use_tool(&mut agent, name, arguments.into()).await)?;
         }
@@ -33,7 +33,7 @@ pub async fn run(address: SocketAddr, scenario: &str, context: &Value) -> anyhow
     Ok(())
 }
 
-/// A call that went wrong is the suite's to judge, unless the hub could not make it at all.
+/// The suite judges a failed call, unless the hub could not make it at all.
 fn said(scenario: &str, tool: &str, answer: &Value) -> anyhow::Result<()> {
     tracing::info!(scenario, tool, %answer, "called");
     match &answer["result"]["structuredContent"]["code"] {
@@ -42,7 +42,7 @@ fn said(scenario: &str, tool: &str, answer: &Value) -> anyhow::Result<()> {
     }
 }
 
-/// Calls a tool and answers what it asks meanwhile.
+/// Calls a tool and answers its questions meanwhile.
 async fn use_tool(agent: &mut McpClient, name: &str, arguments: Value) -> Value {
     let id = json!(agent.begin("tools/call", json!({ "name": name, "arguments": arguments })).await);
     loop {
@@ -56,7 +56,7 @@ async fn use_tool(agent: &mut McpClient, name: &str, arguments: Value) -> Value 
     }
 }
 
-/// Accepts a question with what it suggests.
+/// Accepts an elicitation with its defaults.
 fn elicited(params: &Value) -> Value {
     let mut content = Map::new();
     for (name, property) in params["requestedSchema"]["properties"].as_object().into_iter().flatten() {
@@ -67,7 +67,7 @@ fn elicited(params: &Value) -> Value {
     json!({ "action": "accept", "content": content })
 }
 
-/// Makes up arguments that fit a schema, as far as the suite's go.
+/// Makes arguments that match a schema, as far as the suite's go.
 fn arguments(schema: &Value) -> Value {
     let mut made = Map::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {

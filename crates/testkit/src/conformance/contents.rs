@@ -1,4 +1,4 @@
-//! Tools that always return the same, one for each kind of content.
+//! Tools with constant results, one for each kind of content.
 
 use super::{NoArgs, PNG, WAV, spec};
 use portcullis_core::{

@@ -1,9 +1,9 @@
-//! The prompts.
+//! The prompts of the suite.
 
 use super::contents::{image, resource};
 use super::{filled_in_text, form};
 use portcullis_core::{
-    ArgumentInProgress, BoxFuture, CallCtx, Completion, Content, PromptArgument, PromptDef, PromptMessage,
+    BoxFuture, CallCtx, Completion, CompletionArgument, Content, PromptArgument, PromptDef, PromptMessage,
     PromptOutput, PromptSource, Role, ToolError,
 };
 use serde_json::{Map, Value, json};
@@ -15,12 +15,12 @@ const WITH_RESOURCE: &str = "test_prompt_with_embedded_resource";
 const WITH_IMAGE: &str = "test_prompt_with_image";
 const WITH_QUESTION: &str = "test_input_required_result_prompt";
 
-/// Values proposed for `arg1` and `arg2`.
+/// Completions for `arg1` and `arg2`.
 const PROPOSALS: [&str; 4] = ["paris", "party", "testValue1", "testValue2"];
 
-pub(super) struct Prompts;
+pub(super) struct ConformancePrompts;
 
-impl PromptSource for Prompts {
+impl PromptSource for ConformancePrompts {
     fn prompts(&self) -> Vec<Arc<PromptDef>> {
         let arg1 = ("arg1", "First test argument");
         let arg2 = ("arg2", "Second test argument");
@@ -72,7 +72,7 @@ impl PromptSource for Prompts {
     fn complete(
         &self,
         prompt: String,
-        argument: ArgumentInProgress,
+        argument: CompletionArgument,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
         let known = prompt == WITH_ARGUMENTS && ["arg1", "arg2"].contains(&argument.name.as_str());
         let candidates: &[&str] = if known { &PROPOSALS } else { &[] };

@@ -1,4 +1,4 @@
-//! The resources and the template.
+//! The resources and the template of the suite.
 
 use super::PNG;
 use portcullis_core::{
@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 const TEMPLATE: &str = "test://template/{id}/data";
 
-/// A resource that is always the same.
-struct Fixed {
+/// A constant resource.
+struct FixedResource {
     uri: &'static str,
     name: &'static str,
     description: &'static str,
@@ -24,22 +24,22 @@ enum FixedBody {
 }
 
 /// The suite reads the first one.
-static FIXED: [Fixed; 3] = [
-    Fixed {
+static FIXED: [FixedResource; 3] = [
+    FixedResource {
         uri: "test://static-text",
         name: "static-text",
         description: "A text that never changes",
         mime_type: "text/plain",
         body: FixedBody::Text("This is the content of the static text resource."),
     },
-    Fixed {
+    FixedResource {
         uri: "test://static-binary",
         name: "static-binary",
         description: "An image that never changes",
         mime_type: "image/png",
         body: FixedBody::Base64(PNG),
     },
-    Fixed {
+    FixedResource {
         uri: "test://watched-resource",
         name: "watched-resource",
         description: "A text to subscribe to",
@@ -48,9 +48,9 @@ static FIXED: [Fixed; 3] = [
     },
 ];
 
-pub(super) struct Resources;
+pub(super) struct ConformanceResources;
 
-impl ResourceSource for Resources {
+impl ResourceSource for ConformanceResources {
     fn owns(&self, uri: &str) -> bool {
         contents(uri).is_some()
     }
@@ -88,13 +88,13 @@ impl ResourceSource for Resources {
     }
 }
 
-/// Returns what is at an address, where there is anything.
+/// Returns the contents of a URI, if any.
 fn contents(uri: &str) -> Option<ResourceContents> {
     let (mime_type, body) = match FIXED.iter().find(|fixed| fixed.uri == uri) {
-        Some(Fixed { mime_type, body: FixedBody::Text(text), .. }) => {
+        Some(FixedResource { mime_type, body: FixedBody::Text(text), .. }) => {
             (*mime_type, ResourceBody::Text((*text).to_owned()))
         }
-        Some(Fixed { mime_type, body: FixedBody::Base64(data), .. }) => {
+        Some(FixedResource { mime_type, body: FixedBody::Base64(data), .. }) => {
             (*mime_type, ResourceBody::Base64((*data).to_owned()))
         }
         None => {
@@ -106,7 +106,7 @@ fn contents(uri: &str) -> Option<ResourceContents> {
     Some(ResourceContents { uri: uri.to_owned(), mime_type: Some(mime_type.to_owned()), body })
 }
 
-/// Returns the `id` of an address that fits the template.
+/// Returns the `id` of a URI that matches the template.
 fn template_id(uri: &str) -> Option<&str> {
     let (before, after) = TEMPLATE.split_once("{id}")?;
     let id = uri.strip_prefix(before)?.strip_suffix(after)?;

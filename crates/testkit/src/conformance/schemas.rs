@@ -1,4 +1,4 @@
-//! Tools whose input schema must reach the client word for word.
+//! Tools whose input schema must reach the client verbatim.
 
 use super::spec_with;
 use portcullis_core::{CallCtx, Family, Text, ToolError, ToolSpec};
@@ -49,7 +49,7 @@ fn schema_2020_12() -> Value {
     })
 }
 
-/// The suite only lists this tool. What the schema says is left to the layer that validates.
+/// The suite only lists this tool. Validation is the layer's job.
 async fn contact(_: Arc<()>, args: Map<String, Value>, _: CallCtx) -> Result<Text, ToolError> {
     Ok(Text(format!("JSON Schema 2020-12 tool called with: {}", Value::Object(args))))
 }

@@ -1,22 +1,22 @@
 //! Tools that run as tasks, and `greet`, which never does.
 
-use super::rounds::ask_name;
+use super::input_rounds::ask_name;
 use super::{NoArgs, answer, filled_in, filled_in_text, form, pause, question, spec, spec_with};
-use portcullis_core::{CallCtx, ErrorKind, Family, Limits, TaskSupport, Text, ToolError, ToolSpec};
+use portcullis_core::{CallCtx, CallLimits, ErrorKind, Family, TaskSupport, Text, ToolError, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The suite asks for 60 seconds at most.
+/// The suite requests 60 seconds at most.
 const SECONDS_MAX: f64 = 100.0;
 
-/// How long a job works before it fails, so that it is seen working. The suite's own figure.
+/// How long a job runs before it fails, so that it is seen running. The suite's own figure.
 const FAILS_AFTER: Duration = Duration::from_secs(1);
 
 /// Longer than the longest computation, and enough for a person to fill in a form.
-const JOB: Limits = Limits { deadline_ms: 120_000, ..Limits::DEFAULT };
+const JOB: CallLimits = CallLimits { deadline_ms: 120_000, ..CallLimits::DEFAULT };
 
 pub(super) fn add(family: Family) -> Family {
     let state = Arc::new(());
@@ -122,7 +122,7 @@ async fn confirm_delete(_: Arc<()>, args: ConfirmDeleteArgs, ctx: CallCtx) -> Re
     let filename = args.filename;
     let ask = form(&format!("Delete {filename}?"), json!({ "confirm": { "type": "boolean" } }));
     let answer = ctx.ask("confirm", ask).await?;
-    // To decline the form is to keep the file.
+    // Declining the form keeps the file.
     let confirmed = filled_in(&answer, "confirm").is_ok_and(|confirm| confirm == &Value::Bool(true));
     let done = if confirmed { "Deleted" } else { "Kept" };
     Ok(Text(format!("{done} {filename}.")))

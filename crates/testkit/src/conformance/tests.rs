@@ -1,10 +1,11 @@
-//! What a client sees of the fixtures, through a gate without layers.
+//! The fixtures as a client sees them, through a gate without layers.
 
 use super::family;
 use portcullis_core::{
-    Answers, Arguments, AskKind, AskRefused, BoxFuture, Call, CallCtx, Caller, Change, Client, CompletionOf,
-    Content, ContentBody, Gate, InputRequired, LogMessage, Origin, Outcome, Output, Peer, Progress, Question,
-    Registry, ResourceBody, ResourceContents, Scope, Target, TaskSupport,
+    Arguments, BoxFuture, Call, CallCtx, Caller, CatalogChange, Client, CompletionRef, Content, ContentBody,
+    Gate, InputRefusal, InputRequestKind, InputRequired, InputResponses, KeyedInputRequest, LogMessage,
+    Origin, Outcome, Output, Peer, Progress, Registry, ResourceBody, ResourceContents, Scope, Target,
+    TaskSupport,
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -30,26 +31,33 @@ const PROMPTS: &str = "
 
 const RESOURCES: &str = "test://static-text test://static-binary test://watched-resource";
 
-/// A client that answers from a script, and for the rest makes the call come again.
+/// A client with scripted answers, which otherwise makes the call return for another round.
 #[derive(Default)]
-struct Scripted {
-    answers: Answers,
-    offers: Vec<AskKind>,
+struct ScriptedPeer {
+    answers: InputResponses,
+    offers: Vec<InputRequestKind>,
     heard: Mutex<Vec<String>>,
 }
 
-impl Scripted {
-    fn offering(offers: &[AskKind]) -> Scripted {
-        Scripted { offers: offers.to_vec(), ..Scripted::default() }
+impl ScriptedPeer {
+    fn offering(offers: &[InputRequestKind]) -> ScriptedPeer {
+        ScriptedPeer { offers: offers.to_vec(), ..ScriptedPeer::default() }
     }
 
-    fn answering(answers: Value) -> Scripted {
+    fn answering(answers: Value) -> ScriptedPeer {
         let answers = answers.as_object().cloned().unwrap_or_default().into_iter().collect();
-        Scripted { answers, ..Scripted::offering(&[AskKind::Elicit, AskKind::Sample, AskKind::Roots]) }
+        ScriptedPeer {
+            answers,
+            ..ScriptedPeer::offering(&[
+                InputRequestKind::Elicit,
+                InputRequestKind::Sample,
+                InputRequestKind::Roots,
+            ])
+        }
     }
 
-    /// Returns a client that has an answer to every question that a fixture asks.
-    fn willing() -> Scripted {
+    /// Returns a client with an answer to every question of the fixtures.
+    fn willing() -> ScriptedPeer {
         let form = json!({ "action": "accept", "content": {
             "name": "Alice", "color": "blue", "ok": true, "confirm": true, "context": "testing",
             "username": "alice", "email": "alice@example.com",
@@ -57,7 +65,7 @@ impl Scripted {
         let said =
             json!({ "role": "assistant", "content": { "type": "text", "text": "Paris." }, "model": "m" });
         let roots = json!({ "roots": [{ "uri": "file:///test/root", "name": "Test Root" }] });
-        Scripted::answering(json!({
+        ScriptedPeer::answering(json!({
             "user": form, "defaults": form, "choices": form, "user_name": form, "confirm": form, "step1": form,
             "step2": form, "name": form, "confirmation": form, "user_context": form, "completion": said,
             "capital_question": said, "greeting": said, "client_roots": roots,
@@ -69,7 +77,7 @@ impl Scripted {
     }
 }
 
-impl Peer for Scripted {
+impl Peer for ScriptedPeer {
     fn progress(&self, progress: Progress) {
         self.hear(format!("progress {} of {}", progress.said["progress"], progress.said["total"]));
     }
@@ -78,20 +86,21 @@ impl Peer for Scripted {
         self.hear(format!("{}: {}", message.level.as_str(), message.said["data"]));
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
         Box::pin(async move {
             if let Some(question) = questions.iter().find(|question| !self.offers(question.ask.kind)) {
-                return Err(AskRefused::NotOffered(question.ask.kind));
+                return Err(InputRefusal::NotOffered(question.ask.kind));
             }
-            let known =
-                |question: &Question| Some((question.key.clone(), self.answers.get(&question.key)?.clone()));
-            let answers: Answers = questions.iter().filter_map(known).collect();
+            let known = |question: &KeyedInputRequest| {
+                Some((question.key.clone(), self.answers.get(&question.key)?.clone()))
+            };
+            let answers: InputResponses = questions.iter().filter_map(known).collect();
             if answers.len() == questions.len() {
                 return Ok(answers);
             }
             let open =
                 questions.into_iter().filter(|question| !answers.contains_key(&question.key)).collect();
-            Err(AskRefused::NextRound(InputRequired {
+            Err(InputRefusal::NextRound(InputRequired {
                 questions: open,
                 state: None,
                 more: Map::new(),
@@ -100,11 +109,11 @@ impl Peer for Scripted {
         })
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.offers.contains(&kind)
     }
 
-    fn let_go(&self) {
+    fn close_connection(&self) {
         self.hear("let go".to_owned());
     }
 }
@@ -125,11 +134,11 @@ async fn call(gate: &Gate, target: Target, arguments: &str, ctx: CallCtx) -> Out
     gate.call(Call::new(caller(), target, arguments, ctx)).await
 }
 
-/// Makes a call, written `name {arguments}`, and returns what the client sees: first what it hears meanwhile.
-async fn check(line: &str, peer: Scripted) -> String {
+/// Makes a call, written `name {arguments}`, and returns what the client sees: notifications first.
+async fn check(line: &str, peer: ScriptedPeer) -> String {
     let (name, arguments) = line.split_once(' ').unwrap_or((line, "{}"));
     let target = if let Some(prompt) = name.strip_prefix("complete:") {
-        Target::Completion(CompletionOf::Prompt(prompt.to_owned()))
+        Target::Completion(CompletionRef::Prompt(prompt.to_owned()))
     } else if name.contains("://") {
         Target::Resource(name.to_owned())
     } else if PROMPTS.split_whitespace().any(|prompt| prompt == name) {
@@ -157,7 +166,7 @@ fn seen(outcome: Outcome) -> Vec<String> {
         Ok(Output::Raw(raw)) => vec![raw.get().to_owned()],
         Err(error) => match error.input {
             Some(input) => {
-                let asked = |q: Question| format!("{:?} `{}`: {}", q.ask.kind, q.key, q.ask.params);
+                let asked = |q: KeyedInputRequest| format!("{:?} `{}`: {}", q.ask.kind, q.key, q.ask.params);
                 input.questions.into_iter().map(asked).collect()
             }
             None => vec![error.to_string()],
@@ -205,7 +214,7 @@ fn what_is_listed_satisfies_the_suite() {
         assert!(!tool.description.is_empty(), "{}", tool.name);
         assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
         assert!(tool.input_schema["properties"].is_object(), "{}", tool.name);
-        // Ordinary calls carry no such header, so no other tool may want one.
+        // Ordinary calls carry no such header, so no other tool may require one.
         let has_header = tool.input_schema.to_string().contains("x-mcp-header");
         assert_eq!(has_header, tool.name == "test_custom_header", "{}", tool.name);
     }
@@ -217,7 +226,7 @@ fn what_is_listed_satisfies_the_suite() {
 #[tokio::test(start_paused = true)]
 async fn every_example_works() {
     for tool in gate().tools(&caller()).unwrap() {
-        let ctx = CallCtx { peer: Arc::new(Scripted::willing()), ..CallCtx::detached() };
+        let ctx = CallCtx { peer: Arc::new(ScriptedPeer::willing()), ..CallCtx::detached() };
         let arguments = tool.example.unwrap().arguments;
         let outcome = call(&gate(), Target::Tool(tool.name.clone()), arguments, ctx).await;
         let meant_to_fail = ["failing_job", "protocol_error_job"].contains(&tool.name.as_str());
@@ -243,36 +252,36 @@ fn who_runs_as_a_task() {
 
 #[tokio::test]
 async fn contents() {
-    insta::assert_snapshot!(check("test_simple_text", Scripted::default()).await, @"This is a simple text response for testing.");
-    insta::assert_snapshot!(check("test_audio_content", Scripted::default()).await, @"audio audio/wav (60)");
-    insta::assert_snapshot!(check("test_multiple_content_types", Scripted::default()).await, @r#"
+    insta::assert_snapshot!(check("test_simple_text", ScriptedPeer::default()).await, @"This is a simple text response for testing.");
+    insta::assert_snapshot!(check("test_audio_content", ScriptedPeer::default()).await, @"audio audio/wav (60)");
+    insta::assert_snapshot!(check("test_multiple_content_types", ScriptedPeer::default()).await, @r#"
     Multiple content types test:
     image image/png (96)
     test://mixed-content-resource application/json: {"test":"data","value":123}
     "#);
-    insta::assert_snapshot!(check("test_error_handling", Scripted::default()).await, @"
+    insta::assert_snapshot!(check("test_error_handling", ScriptedPeer::default()).await, @"
     failed
     This tool intentionally returns an error for testing
     ");
-    insta::assert_snapshot!(check(r#"test_custom_header {"region":"=?base64?x"}"#, Scripted::default()).await, @"Region: =?base64?x");
-    insta::assert_snapshot!(check(r#"test_simple_text {"x":1}"#, Scripted::default()).await, @"invalid_args: invalid arguments: unknown field `x`, there are no fields at line 1 column 4");
+    insta::assert_snapshot!(check(r#"test_custom_header {"region":"=?base64?x"}"#, ScriptedPeer::default()).await, @"Region: =?base64?x");
+    insta::assert_snapshot!(check(r#"test_simple_text {"x":1}"#, ScriptedPeer::default()).await, @"invalid_args: invalid arguments: unknown field `x`, there are no fields at line 1 column 4");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_heard_before_the_result() {
-    insta::assert_snapshot!(check("test_tool_with_progress", Scripted::default()).await, @"
+    insta::assert_snapshot!(check("test_tool_with_progress", ScriptedPeer::default()).await, @"
     progress 0 of 100
     progress 50 of 100
     progress 100 of 100
     Tool with progress executed successfully.
     ");
-    insta::assert_snapshot!(check("test_tool_with_logging", Scripted::default()).await, @r#"
+    insta::assert_snapshot!(check("test_tool_with_logging", ScriptedPeer::default()).await, @r#"
     info: "Tool execution started"
     info: "Tool processing data"
     info: "Tool execution completed"
     Tool with logging executed successfully.
     "#);
-    insta::assert_snapshot!(check("test_reconnection", Scripted::default()).await, @"
+    insta::assert_snapshot!(check("test_reconnection", ScriptedPeer::default()).await, @"
     let go
     Reconnection test completed successfully.
     ");
@@ -280,8 +289,8 @@ async fn what_is_heard_before_the_result() {
 
 #[tokio::test]
 async fn capabilities_are_respected() {
-    insta::assert_snapshot!(check("test_missing_capability", Scripted::default()).await, @"needs_capability: the client does not offer `sampling`");
-    let sampling = || Scripted::offering(&[AskKind::Sample]);
+    insta::assert_snapshot!(check("test_missing_capability", ScriptedPeer::default()).await, @"needs_capability: the client does not support `sampling`");
+    let sampling = || ScriptedPeer::offering(&[InputRequestKind::Sample]);
     insta::assert_snapshot!(check("test_missing_capability", sampling()).await, @"The client offers sampling.");
     insta::assert_snapshot!(check("test_input_required_result_capabilities", sampling()).await, @r#"Sample `greeting`: {"messages":[{"role":"user","content":{"type":"text","text":"Generate a greeting"}}],"maxTokens":50}"#);
 }
@@ -289,42 +298,42 @@ async fn capabilities_are_respected() {
 #[tokio::test]
 async fn questions_and_answers() {
     let elicitation = "test_input_required_result_elicitation";
-    insta::assert_snapshot!(check(elicitation, Scripted::answering(json!({}))).await, @r#"Elicit `user_name`: {"mode":"form","message":"What is your name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}"#);
-    insta::assert_snapshot!(check(elicitation, Scripted::willing()).await, @"Hello, Alice!");
-    let declined = Scripted::answering(json!({ "user_name": { "action": "decline" } }));
+    insta::assert_snapshot!(check(elicitation, ScriptedPeer::answering(json!({}))).await, @r#"Elicit `user_name`: {"mode":"form","message":"What is your name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}"#);
+    insta::assert_snapshot!(check(elicitation, ScriptedPeer::willing()).await, @"Hello, Alice!");
+    let declined = ScriptedPeer::answering(json!({ "user_name": { "action": "decline" } }));
     insta::assert_snapshot!(check(elicitation, declined).await, @"invalid_args: the form came back without `name`");
-    insta::assert_snapshot!(check("test_input_required_result_multiple_inputs", Scripted::answering(json!({}))).await, @r#"
+    insta::assert_snapshot!(check("test_input_required_result_multiple_inputs", ScriptedPeer::answering(json!({}))).await, @r#"
     Elicit `user_name`: {"mode":"form","message":"What is your name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}
     Sample `greeting`: {"messages":[{"role":"user","content":{"type":"text","text":"Generate a greeting"}}],"maxTokens":50}
     Roots `client_roots`: {}
     "#);
-    insta::assert_snapshot!(check("test_input_required_result_multiple_inputs", Scripted::willing()).await, @"name=Alice, greeting=Paris., roots=file:///test/root");
-    insta::assert_snapshot!(check(r#"test_elicitation {"message":"Who?"}"#, Scripted::willing()).await, @r#"User response: action=accept, content={"name":"Alice","color":"blue","ok":true,"confirm":true,"context":"testing","username":"alice","email":"alice@example.com"}"#);
-    insta::assert_snapshot!(check(r#"test_sampling {"prompt":"Capital?"}"#, Scripted::willing()).await, @"LLM response: Paris.");
+    insta::assert_snapshot!(check("test_input_required_result_multiple_inputs", ScriptedPeer::willing()).await, @"name=Alice, greeting=Paris., roots=file:///test/root");
+    insta::assert_snapshot!(check(r#"test_elicitation {"message":"Who?"}"#, ScriptedPeer::willing()).await, @r#"User response: action=accept, content={"name":"Alice","color":"blue","ok":true,"confirm":true,"context":"testing","username":"alice","email":"alice@example.com"}"#);
+    insta::assert_snapshot!(check(r#"test_sampling {"prompt":"Capital?"}"#, ScriptedPeer::willing()).await, @"LLM response: Paris.");
 }
 
 #[tokio::test]
 async fn one_round_follows_the_other() {
     let multi_round = "test_input_required_result_multi_round";
     let mut answers = json!({});
-    insta::assert_snapshot!(check(multi_round, Scripted::answering(answers.clone())).await, @r#"Elicit `step1`: {"mode":"form","message":"Step 1: What is your name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}"#);
+    insta::assert_snapshot!(check(multi_round, ScriptedPeer::answering(answers.clone())).await, @r#"Elicit `step1`: {"mode":"form","message":"Step 1: What is your name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}"#);
     answers["step1"] = json!({ "action": "accept", "content": { "name": "Alice" } });
-    insta::assert_snapshot!(check(multi_round, Scripted::answering(answers.clone())).await, @r#"Elicit `step2`: {"mode":"form","message":"Step 2: What is your favorite color?","requestedSchema":{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}}"#);
+    insta::assert_snapshot!(check(multi_round, ScriptedPeer::answering(answers.clone())).await, @r#"Elicit `step2`: {"mode":"form","message":"Step 2: What is your favorite color?","requestedSchema":{"type":"object","properties":{"color":{"type":"string"}},"required":["color"]}}"#);
     answers["step2"] = json!({ "action": "accept", "content": { "color": "blue" } });
-    insta::assert_snapshot!(check(multi_round, Scripted::answering(answers)).await, @"Alice likes blue.");
+    insta::assert_snapshot!(check(multi_round, ScriptedPeer::answering(answers)).await, @"Alice likes blue.");
 }
 
 #[tokio::test(start_paused = true)]
 async fn jobs() {
-    let willing = Scripted::willing;
+    let willing = ScriptedPeer::willing;
     insta::assert_snapshot!(check(r#"slow_compute {"seconds":60,"label":"long"}"#, willing()).await, @"Computed `long` in 60 s.");
     insta::assert_snapshot!(check(r#"slow_compute {"seconds":-1}"#, willing()).await, @"invalid_args: invalid arguments: `seconds` is -1, expected 0 to 100");
     insta::assert_snapshot!(check("failing_job", willing()).await, @"upstream: the job failed, as it always does");
     insta::assert_snapshot!(check("protocol_error_job", willing()).await, @"internal: something went wrong in the hub");
     insta::assert_snapshot!(check(r#"confirm_delete {"filename":"a.txt"}"#, willing()).await, @"Deleted a.txt.");
-    let declined = Scripted::answering(json!({ "confirm": { "action": "decline" } }));
+    let declined = ScriptedPeer::answering(json!({ "confirm": { "action": "decline" } }));
     insta::assert_snapshot!(check(r#"confirm_delete {"filename":"a.txt"}"#, declined).await, @"Kept a.txt.");
-    insta::assert_snapshot!(check("multi_input", Scripted::answering(json!({}))).await, @r#"
+    insta::assert_snapshot!(check("multi_input", ScriptedPeer::answering(json!({}))).await, @r#"
     Elicit `name`: {"mode":"form","message":"What is your name?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}
     Elicit `confirm`: {"mode":"form","message":"Go on?","requestedSchema":{"type":"object","properties":{"confirm":{"type":"boolean"}},"required":["confirm"]}}
     "#);
@@ -348,9 +357,10 @@ async fn a_cancelled_computation_stops() {
 async fn changes_are_announced() {
     let gate = gate();
     let mut changes = gate.subscribe();
-    for (tool, change) in
-        [("test_trigger_tool_change", Change::Tools), ("test_trigger_prompt_change", Change::Prompts)]
-    {
+    for (tool, change) in [
+        ("test_trigger_tool_change", CatalogChange::Tools),
+        ("test_trigger_prompt_change", CatalogChange::Prompts),
+    ] {
         call(&gate, Target::Tool(tool.to_owned()), "{}", CallCtx::detached()).await.unwrap();
         assert_eq!(changes.try_recv().unwrap(), change);
     }
@@ -358,7 +368,7 @@ async fn changes_are_announced() {
 
 #[tokio::test]
 async fn prompts() {
-    let willing = Scripted::willing;
+    let willing = ScriptedPeer::willing;
     insta::assert_snapshot!(check("test_simple_prompt", willing()).await, @"This is a simple prompt for testing.");
     insta::assert_snapshot!(check(r#"test_prompt_with_arguments {"arg1":"a","arg2":"b"}"#, willing()).await, @"Prompt with arguments: arg1='a', arg2='b'");
     insta::assert_snapshot!(check(r#"test_prompt_with_arguments {"arg1":"a"}"#, willing()).await, @"invalid_args: invalid arguments: `arg2` is missing, expected a text");
@@ -370,7 +380,7 @@ async fn prompts() {
     image image/png (96)
     Please analyze the image above.
     ");
-    insta::assert_snapshot!(check("test_input_required_result_prompt", Scripted::answering(json!({}))).await, @r#"Elicit `user_context`: {"mode":"form","message":"What context should the prompt use?","requestedSchema":{"type":"object","properties":{"context":{"type":"string"}},"required":["context"]}}"#);
+    insta::assert_snapshot!(check("test_input_required_result_prompt", ScriptedPeer::answering(json!({}))).await, @r#"Elicit `user_context`: {"mode":"form","message":"What context should the prompt use?","requestedSchema":{"type":"object","properties":{"context":{"type":"string"}},"required":["context"]}}"#);
     insta::assert_snapshot!(check("test_input_required_result_prompt", willing()).await, @"Prompt with context: testing");
     let completion = r#"complete:test_prompt_with_arguments {"argument":{"name":"arg1","value":"test"}}"#;
     insta::assert_snapshot!(check(completion, willing()).await, @"
@@ -381,7 +391,7 @@ async fn prompts() {
 
 #[tokio::test]
 async fn resources() {
-    let none = Scripted::default;
+    let none = ScriptedPeer::default;
     insta::assert_snapshot!(check("test://static-text", none()).await, @"test://static-text text/plain: This is the content of the static text resource.");
     insta::assert_snapshot!(check("test://static-binary", none()).await, @"test://static-binary image/png (96)");
     insta::assert_snapshot!(check("test://watched-resource", none()).await, @"test://watched-resource text/plain: Watched resource content");

@@ -1,18 +1,18 @@
-//! Who else comes to where a browser is expected.
+//! Hostile requests to the OAuth callback.
 
 use super::*;
 use futures::future::BoxFuture;
-use portcullis_testkit::http::Request;
+use portcullis_testkit::raw_http::RawHttpRequest;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
-/// Lets others in first, then logs in.
-struct Crowded {
-    person: Arc<Person>,
+/// Lets others connect first, then logs in.
+struct CrowdedConsent {
+    person: Arc<TestUser>,
     said: Mutex<Vec<(String, u16)>>,
 }
 
-impl Consent for Crowded {
+impl Consent for CrowdedConsent {
     fn show<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let page = Url::parse(url).unwrap();
@@ -21,24 +21,28 @@ impl Consent for Crowded {
             let address: SocketAddr = format!("127.0.0.1:{}", back.port().unwrap()).parse().unwrap();
             let state = part("state");
             for (who, request) in [
-                ("no state", Request::get("/callback?code=stolen")),
-                ("a wrong state", Request::get(format!("/callback?code=stolen&state={}", "x".repeat(43)))),
-                ("two states", Request::get(format!("/callback?code=stolen&state={state}&state=x"))),
-                ("another page", Request::get(format!("/?code=stolen&state={state}"))),
-                ("another method", Request::post(format!("/callback?code=stolen&state={state}"), "")),
+                ("no state", RawHttpRequest::get("/callback?code=stolen")),
+                (
+                    "a wrong state",
+                    RawHttpRequest::get(format!("/callback?code=stolen&state={}", "x".repeat(43))),
+                ),
+                ("two states", RawHttpRequest::get(format!("/callback?code=stolen&state={state}&state=x"))),
+                ("another page", RawHttpRequest::get(format!("/?code=stolen&state={state}"))),
+                ("another method", RawHttpRequest::post(format!("/callback?code=stolen&state={state}"), "")),
                 (
                     "another host",
-                    Request::get(format!("/callback?code=stolen&state={state}")).header("Host", "evil.test"),
+                    RawHttpRequest::get(format!("/callback?code=stolen&state={state}"))
+                        .header("Host", "evil.test"),
                 ),
-                ("too much", Request::get(format!("/callback?code=stolen&x={}", "a".repeat(60_000)))),
+                ("too much", RawHttpRequest::get(format!("/callback?code=stolen&x={}", "a".repeat(60_000)))),
             ] {
-                let mut connection = portcullis_testkit::http::Connection::open(address).await;
+                let mut connection = portcullis_testkit::raw_http::RawHttpConnection::open(address).await;
                 let _ = connection.send(&request.bytes(address)).await;
                 let status = connection.reply().await.map_or(0, |reply| reply.status());
                 self.said.lock().unwrap().push((who.to_owned(), status));
             }
-            // Says nothing at all, and stays.
-            let _silent = portcullis_testkit::http::Connection::open(address).await;
+            // Sends nothing, and stays connected.
+            let _silent = portcullis_testkit::raw_http::RawHttpConnection::open(address).await;
             self.person.show(url).await
         })
     }
@@ -46,9 +50,9 @@ impl Consent for Crowded {
 
 #[tokio::test]
 async fn others_are_turned_away_and_change_nothing() {
-    let (world, person) = start(Conduct::default()).await;
-    let oauth = oauth(&world, &person, Someone::Away);
-    let crowded = Crowded { person: person.clone(), said: Mutex::default() };
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
+    let crowded = CrowdedConsent { person: person.clone(), said: Mutex::default() };
     oauth.log_in(&crowded).await.unwrap();
     let said = crowded.said.into_inner().unwrap();
     assert!(said.iter().all(|(_, status)| matches!(status, 0 | 400 | 404 | 431 | 414)), "{said:?}");
@@ -57,10 +61,10 @@ async fn others_are_turned_away_and_change_nothing() {
     assert!(tokens.len() == 1 && tokens[0].parts["code"] != "stolen");
 }
 
-/// Shows nothing to anyone.
-struct Nobody;
+/// Shows no login page.
+struct NoConsent;
 
-impl Consent for Nobody {
+impl Consent for NoConsent {
     fn show<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async { Err("there is no browser".to_owned()) })
     }
@@ -68,9 +72,9 @@ impl Consent for Nobody {
 
 #[tokio::test]
 async fn a_page_that_nobody_sees_is_not_waited_for() {
-    let (world, person) = start(Conduct::default()).await;
-    let oauth = oauth(&world, &person, Someone::Away);
-    let error = oauth.log_in(&Nobody).await.unwrap_err();
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
+    let error = oauth.log_in(&NoConsent).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no browser");
     assert!(person.kept().is_none());
 }

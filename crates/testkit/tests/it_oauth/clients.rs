@@ -1,4 +1,4 @@
-//! How we become a client, and what a whole login says.
+//! Client registration, and a whole login.
 
 use super::*;
 use portcullis_core::Secret;
@@ -7,8 +7,8 @@ use serde_json::json;
 
 #[tokio::test]
 async fn a_login_says_all_that_it_has_to() {
-    let (world, person) = start(Conduct::default()).await;
-    let oauth = oauth(&world, &person, Someone::There);
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let oauth = oauth(&world, &person, UserPresence::There);
     assert_eq!(oauth.header().await.unwrap(), None);
     assert_eq!(ask(&world, &oauth, "initialize").await.unwrap(), 200);
     let page = Url::parse(&person.pages()[0]).unwrap();
@@ -29,15 +29,15 @@ async fn a_login_says_all_that_it_has_to() {
     // The next request needs none of it.
     assert_eq!(ask(&world, &oauth, "tools/call").await.unwrap(), 200);
     assert_eq!((world.asked("as", "/token").len(), person.pages().len()), (1, 1));
-    // Whoever starts again finds the tokens.
-    let later = super::oauth(&world, &person, Someone::Away);
+    // After a restart the tokens are found.
+    let later = super::oauth(&world, &person, UserPresence::Away);
     assert_eq!(ask(&world, &later, "tools/call").await.unwrap(), 200);
 }
 
 #[tokio::test]
 async fn no_two_logins_share_what_protects_them() {
-    let (world, person) = start(Conduct { gives_refresh: false, ..Conduct::default() }).await;
-    let oauth = oauth(&world, &person, Someone::There);
+    let (world, person) = start(OAuthBehavior { gives_refresh: false, ..OAuthBehavior::default() }).await;
+    let oauth = oauth(&world, &person, UserPresence::There);
     for _ in 0..2 {
         ask(&world, &oauth, "initialize").await.unwrap();
         world.revoke();
@@ -51,8 +51,8 @@ async fn no_two_logins_share_what_protects_them() {
 
 #[tokio::test]
 async fn a_client_registers_itself_once_for_one_way_back() {
-    let (world, person) = start(Conduct { gives_refresh: false, ..Conduct::default() }).await;
-    let oauth = oauth(&world, &person, Someone::There);
+    let (world, person) = start(OAuthBehavior { gives_refresh: false, ..OAuthBehavior::default() }).await;
+    let oauth = oauth(&world, &person, UserPresence::There);
     for _ in 0..3 {
         assert_eq!(ask(&world, &oauth, "initialize").await.unwrap(), 200);
         world.revoke();
@@ -71,8 +71,8 @@ async fn the_way_a_client_shows_who_it_is_is_one_that_is_offered() {
         (json!(null), TokenMethod::None),
     ] {
         let about = json!({ "token_endpoint_auth_methods_supported": offered });
-        let (world, person) = start(Conduct { about, ..Conduct::default() }).await;
-        let oauth = oauth(&world, &person, Someone::There);
+        let (world, person) = start(OAuthBehavior { about, ..OAuthBehavior::default() }).await;
+        let oauth = oauth(&world, &person, UserPresence::There);
         assert_eq!(ask(&world, &oauth, "initialize").await.unwrap(), 200);
         assert_eq!(person.kept().unwrap().about.token_method, expected, "{offered}");
         let token = &world.asked("as", "/token")[0];
@@ -90,7 +90,7 @@ async fn the_way_a_client_shows_who_it_is_is_one_that_is_offered() {
 async fn a_configured_client_is_used_as_it_is() {
     for secret in [None, Some("a secret with: odd + letters")] {
         let about = json!({ "registration_endpoint": null, "token_endpoint_auth_methods_supported": null });
-        let (world, person) = start(Conduct { about, ..Conduct::default() }).await;
+        let (world, person) = start(OAuthBehavior { about, ..OAuthBehavior::default() }).await;
         let asked_for = Arc::new(std::sync::Mutex::new(Vec::new()));
         let hosts = asked_for.clone();
         let look_up = secret.map(|secret| {
@@ -101,7 +101,7 @@ async fn a_configured_client_is_used_as_it_is() {
         });
         let spec =
             OAuthSpec { client_id: Some("mine".to_owned()), client_secret: look_up, ..spec(&world.url()) };
-        let oauth = oauth_with(&world, spec, &person, Someone::There);
+        let oauth = oauth_with(&world, spec, &person, UserPresence::There);
         assert_eq!(ask(&world, &oauth, "initialize").await.unwrap(), 200);
         let token = &world.asked("as", "/token")[0];
         let kept = person.kept().unwrap();
@@ -112,11 +112,7 @@ async fn a_configured_client_is_used_as_it_is() {
             Some(_) => {
                 let value = token.authorization.clone().unwrap();
                 assert_eq!(value, "Basic bWluZTphK3NlY3JldCt3aXRoJTNBK29kZCslMkIrbGV0dGVycw==");
-                assert_eq!(
-                    *asked_for.lock().unwrap(),
-                    ["127.0.0.1"],
-                    "granted for the place where tokens are"
-                );
+                assert_eq!(*asked_for.lock().unwrap(), ["127.0.0.1"], "granted for the token endpoint");
             }
         }
     }
@@ -127,9 +123,9 @@ async fn a_client_can_be_a_document() {
     let document = "https://hub.example.com/client.json";
     for (offered, expected) in [(true, ClientKind::Document), (false, ClientKind::Registered)] {
         let about = json!({ "client_id_metadata_document_supported": offered });
-        let (world, person) = start(Conduct { about, ..Conduct::default() }).await;
+        let (world, person) = start(OAuthBehavior { about, ..OAuthBehavior::default() }).await;
         let spec = OAuthSpec { client_metadata_url: Some(document.to_owned()), ..spec(&world.url()) };
-        let oauth = oauth_with(&world, spec, &person, Someone::There);
+        let oauth = oauth_with(&world, spec, &person, UserPresence::There);
         assert_eq!(ask(&world, &oauth, "initialize").await.unwrap(), 200);
         assert_eq!(person.kept().unwrap().about.client, expected);
         assert_eq!(world.asked("as", "/register").is_empty(), offered);
@@ -147,9 +143,9 @@ async fn documents_are_found_at_every_usual_place() {
         ("/tenant1", "/tenant1/.well-known/openid-configuration"),
     ] {
         for names_document in [true, false] {
-            let conduct = Conduct { tenant, document_at, names_document, ..Conduct::default() };
+            let conduct = OAuthBehavior { tenant, document_at, names_document, ..OAuthBehavior::default() };
             let (world, person) = start(conduct).await;
-            let oauth = oauth(&world, &person, Someone::There);
+            let oauth = oauth(&world, &person, UserPresence::There);
             assert_eq!(ask(&world, &oauth, "initialize").await.unwrap(), 200, "{tenant} {document_at}");
         }
     }
@@ -157,31 +153,32 @@ async fn documents_are_found_at_every_usual_place() {
 
 #[tokio::test]
 async fn the_port_to_come_back_to_can_be_fixed() {
-    let (world, person) = start(Conduct::default()).await;
-    // One that is free now; nobody else takes it within a moment.
+    let (world, person) = start(OAuthBehavior::default()).await;
+    // A free port, which no other process takes within a moment.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let fixed = OAuthSpec { callback_port: Some(free), ..spec(&world.url()) };
-    let oauth = oauth_with(&world, fixed.clone(), &person, Someone::There);
+    let oauth = oauth_with(&world, fixed.clone(), &person, UserPresence::There);
     assert_eq!(ask(&world, &oauth, "initialize").await.unwrap(), 200);
     let back = format!("http://127.0.0.1:{free}/callback");
     assert_eq!(person.kept().unwrap().about.redirect_uri, back);
-    // Taken by somebody else, it is an error that names it.
+    // A port in use is an error that names it.
     let _taken = std::net::TcpListener::bind(("127.0.0.1", free)).unwrap();
     let person = Arc::default();
-    let oauth = oauth_with(&world, fixed, &person, Someone::There);
+    let oauth = oauth_with(&world, fixed, &person, UserPresence::There);
     let error = ask(&world, &oauth, "initialize").await.unwrap_err().to_string();
     assert!(error.contains(&format!("port {free}")), "{error}");
 }
 
 #[tokio::test]
 async fn more_is_asked_for_when_the_server_wants_more_and_only_once() {
-    let (world, person) = start(Conduct { call_scope: Some("write"), ..Conduct::default() }).await;
-    let oauth = oauth(&world, &person, Someone::There);
+    let (world, person) =
+        start(OAuthBehavior { call_scope: Some("write"), ..OAuthBehavior::default() }).await;
+    let oauth = oauth(&world, &person, UserPresence::There);
     assert_eq!(ask(&world, &oauth, "tools/list").await.unwrap(), 200);
     assert_eq!(ask(&world, &oauth, "tools/call").await.unwrap(), 200);
     assert_eq!(person.kept().unwrap().about.asked, ["basic", "write"]);
     assert_eq!(person.pages().len(), 2);
-    // A server that is never content is left alone.
+    // A server that is never satisfied is given up.
     world.behave(|conduct| conduct.call_scope = Some("write and more"));
     for _ in 0..5 {
         let _ = ask(&world, &oauth, "tools/call").await;
@@ -193,8 +190,9 @@ async fn more_is_asked_for_when_the_server_wants_more_and_only_once() {
 
 #[tokio::test]
 async fn without_a_person_it_is_said_what_they_have_to_do() {
-    let (world, person) = start(Conduct { call_scope: Some("write"), ..Conduct::default() }).await;
-    let away = oauth(&world, &person, Someone::Away);
+    let (world, person) =
+        start(OAuthBehavior { call_scope: Some("write"), ..OAuthBehavior::default() }).await;
+    let away = oauth(&world, &person, UserPresence::Away);
     let error = ask(&world, &away, "initialize").await.unwrap_err();
     assert_eq!(error.to_string(), "the server wants a login; run `portcullis mcp auth notes`");
     assert!(world.asked("as", "/authorize").is_empty() && world.asked("as", "/register").is_empty());
@@ -204,7 +202,7 @@ async fn without_a_person_it_is_said_what_they_have_to_do() {
     assert_eq!(ask(&world, &away, "tools/list").await.unwrap(), 200);
     let error = ask(&world, &away, "tools/call").await.unwrap_err().to_string();
     assert!(error.contains("`write`") && error.contains("mcp auth notes"), "{error}");
-    // What was wanted is asked for at the next login, wherever that is.
+    // The next login requests these scopes, in any process.
     let about = away.log_in(&*person).await.unwrap();
     assert_eq!(about.asked, ["basic", "write"]);
     assert_eq!(ask(&world, &away, "tools/call").await.unwrap(), 200);
@@ -214,26 +212,28 @@ async fn without_a_person_it_is_said_what_they_have_to_do() {
 
 #[tokio::test]
 async fn what_the_server_wanted_besides_stays_asked_for() {
-    let (world, person) = start(Conduct { call_scope: Some("write"), ..Conduct::default() }).await;
-    let there = oauth(&world, &person, Someone::There);
+    let (world, person) =
+        start(OAuthBehavior { call_scope: Some("write"), ..OAuthBehavior::default() }).await;
+    let there = oauth(&world, &person, UserPresence::There);
     assert_eq!(ask(&world, &there, "tools/list").await.unwrap(), 200);
     assert_eq!(ask(&world, &there, "tools/call").await.unwrap(), 200);
-    // Somebody logs in again, with no word of it.
+    // Another process logs in again, without a notification.
     for _ in 0..2 {
-        let about = oauth(&world, &person, Someone::Away).log_in(&*person).await.unwrap();
+        let about = oauth(&world, &person, UserPresence::Away).log_in(&*person).await.unwrap();
         assert_eq!(about.asked, ["write", "basic"]);
     }
-    // What is configured now counts, and not what was configured before.
+    // The current configuration counts, not the former.
     let other = OAuthSpec { scope: Some("other".to_owned()), ..spec(&world.url()) };
-    let about = oauth_with(&world, other, &person, Someone::Away).log_in(&*person).await.unwrap();
+    let about = oauth_with(&world, other, &person, UserPresence::Away).log_in(&*person).await.unwrap();
     assert_eq!(about.asked, ["write", "other"]);
 }
 
 #[tokio::test]
 async fn what_was_not_granted_is_said_to_be_so() {
-    let conduct = Conduct { call_scope: Some("write"), grants: Some("basic"), ..Conduct::default() };
+    let conduct =
+        OAuthBehavior { call_scope: Some("write"), grants: Some("basic"), ..OAuthBehavior::default() };
     let (world, person) = start(conduct).await;
-    let oauth = oauth(&world, &person, Someone::There);
+    let oauth = oauth(&world, &person, UserPresence::There);
     assert_eq!(ask(&world, &oauth, "tools/list").await.unwrap(), 200);
     assert_eq!(ask(&world, &oauth, "tools/call").await.unwrap(), 403);
     let about = person.kept().unwrap().about;
@@ -244,53 +244,54 @@ async fn what_was_not_granted_is_said_to_be_so() {
     let error = ask(&world, &oauth, "tools/call").await.unwrap_err().to_string();
     assert_eq!(
         error,
-        "the server wants `write`, which was asked for and is not granted; run `portcullis mcp auth notes`"
+        "the server wants `write`, which was requested and not granted; run `portcullis mcp auth notes`"
     );
 }
 
 #[tokio::test]
 async fn a_page_for_people_is_not_the_document() {
     for names_document in [true, false] {
-        let conduct = Conduct {
+        let conduct = OAuthBehavior {
             names_document,
             shows_pages: true,
             document_at: "/.well-known/openid-configuration",
-            ..Conduct::default()
+            ..OAuthBehavior::default()
         };
         let (world, person) = start(conduct).await;
-        let oauth = oauth(&world, &person, Someone::There);
+        let oauth = oauth(&world, &person, UserPresence::There);
         assert_eq!(ask(&world, &oauth, "tools/call").await.unwrap(), 200);
     }
 }
 
 #[tokio::test]
 async fn nobody_logs_in_where_nothing_can_be_kept() {
-    let (world, person) = start(Conduct::default()).await;
+    let (world, person) = start(OAuthBehavior::default()).await;
     person.keeps_nothing.store(true, std::sync::atomic::Ordering::Relaxed);
-    let error = oauth(&world, &person, Someone::Away).log_in(&*person).await.unwrap_err();
+    let error = oauth(&world, &person, UserPresence::Away).log_in(&*person).await.unwrap_err();
     assert_eq!(error.to_string(), "the secret store: nothing can be kept");
     assert!(person.pages().is_empty() && world.asked("as", "").is_empty());
 }
 
 #[tokio::test]
 async fn a_server_that_says_nothing_of_its_logins_is_asked_where_it_was_usual() {
-    let conduct = Conduct {
+    let conduct = OAuthBehavior {
         names_document: false,
         has_document: false,
         lets_in_by_itself: true,
-        iss: portcullis_testkit::oauth::Iss::Missing,
-        ..Conduct::default()
+        iss: portcullis_testkit::oauth::IssParameter::Missing,
+        ..OAuthBehavior::default()
     };
     let (world, person) = start(conduct.clone()).await;
-    let oauth = oauth(&world, &person, Someone::There);
+    let oauth = oauth(&world, &person, UserPresence::There);
     assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
     let about = person.kept().unwrap().about;
     let origin = world.url().replace("/mcp", "");
     assert_eq!((about.issuer, about.token_endpoint), (origin.clone(), format!("{origin}/token")));
-    // Nobody is told of the end of such a login: there is no place for it.
-    assert_eq!(oauth.log_out().await.unwrap().tokens, portcullis_upstream::Tokens::NotOffered);
-    // One that has a document says it there, or nowhere.
-    let (world, person) = start(Conduct { has_document: true, document_at: "/elsewhere", ..conduct }).await;
-    let error = super::oauth(&world, &person, Someone::There).log_in(&*person).await.unwrap_err();
-    assert!(error.to_string().contains("at none of the usual places"), "{error}");
+    // Such a login has no revocation endpoint.
+    assert_eq!(oauth.log_out().await.unwrap().tokens, portcullis_upstream::TokenRevocation::NotOffered);
+    // A server with metadata says it there, or nowhere.
+    let (world, person) =
+        start(OAuthBehavior { has_document: true, document_at: "/elsewhere", ..conduct }).await;
+    let error = super::oauth(&world, &person, UserPresence::There).log_in(&*person).await.unwrap_err();
+    assert!(error.to_string().contains("at none of the well-known URLs"), "{error}");
 }

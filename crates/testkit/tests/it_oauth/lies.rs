@@ -1,13 +1,13 @@
-//! Servers that say what is not so. Nobody is asked to log in, or the answer is thrown away.
+//! OAuth servers that lie. No login is started, or its response is discarded.
 
 use super::*;
-use portcullis_testkit::oauth::Iss;
+use portcullis_testkit::oauth::IssParameter;
 use serde_json::json;
 
-/// Returns what is said, and how often anyone was asked to log in, and for tokens.
-async fn try_with(conduct: Conduct) -> (String, usize, usize) {
+/// Returns the error, and the number of logins and token requests.
+async fn try_with(conduct: OAuthBehavior) -> (String, usize, usize) {
     let (world, person) = start(conduct).await;
-    let oauth = oauth(&world, &person, Someone::There);
+    let oauth = oauth(&world, &person, UserPresence::There);
     let said = match ask(&world, &oauth, "initialize").await {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
@@ -18,10 +18,13 @@ async fn try_with(conduct: Conduct) -> (String, usize, usize) {
 
 #[tokio::test]
 async fn whoever_is_not_who_they_should_be_gets_nothing() {
-    let about = |about| Conduct { about, ..Conduct::default() };
-    let cases: Vec<(Conduct, &str, usize)> = vec![
+    let about = |about| OAuthBehavior { about, ..OAuthBehavior::default() };
+    let cases: Vec<(OAuthBehavior, &str, usize)> = vec![
         (
-            Conduct { resource: Some("https://evil.example.com/mcp".to_owned()), ..Conduct::default() },
+            OAuthBehavior {
+                resource: Some("https://evil.example.com/mcp".to_owned()),
+                ..OAuthBehavior::default()
+            },
             "tokens are for",
             0,
         ),
@@ -31,13 +34,21 @@ async fn whoever_is_not_who_they_should_be_gets_nothing() {
         (about(json!({ "registration_endpoint": null })), "oauth.client_id", 0),
         (about(json!({ "token_endpoint": "http://127.0.0.1:1/token" })), "http:// is not allowed", 0),
         (about(json!({ "registration_endpoint": "http://10.0.0.1/" })), "http:// is not allowed", 0),
-        (about(json!({ "authorization_endpoint": "javascript:alert(1)" })), "login page makes no sense", 0),
-        (about(json!({ "authorization_endpoint": "file:///etc/passwd" })), "`file` is not fetched", 0),
-        (Conduct { iss: Iss::Wrong, ..Conduct::default() }, "instead of", 1),
-        (Conduct { iss: Iss::WithSlash, ..Conduct::default() }, "instead of", 1),
-        (Conduct { iss: Iss::Missing, ..Conduct::default() }, "does not say that it is from", 1),
+        (about(json!({ "authorization_endpoint": "javascript:alert(1)" })), "login page is invalid", 0),
         (
-            Conduct { login_error: Some("access_denied"), ..Conduct::default() },
+            about(json!({ "authorization_endpoint": "file:///etc/passwd" })),
+            "`file` URLs are not supported",
+            0,
+        ),
+        (OAuthBehavior { iss: IssParameter::Wrong, ..OAuthBehavior::default() }, "instead of", 1),
+        (OAuthBehavior { iss: IssParameter::WithSlash, ..OAuthBehavior::default() }, "instead of", 1),
+        (
+            OAuthBehavior { iss: IssParameter::Missing, ..OAuthBehavior::default() },
+            "does not say that it is from",
+            1,
+        ),
+        (
+            OAuthBehavior { login_error: Some("access_denied"), ..OAuthBehavior::default() },
             "access_denied: the person said no",
             1,
         ),
@@ -48,18 +59,18 @@ async fn whoever_is_not_who_they_should_be_gets_nothing() {
         assert!(said.contains(expected), "{said}\n{shown}");
         assert_eq!((asked, tokens), (logins, 0), "{shown}");
     }
-    // The same count, where nobody lies: the check can fail.
-    assert_eq!(try_with(Conduct::default()).await, ("200".to_owned(), 1, 1));
-    let silent = Conduct {
-        iss: Iss::Missing,
+    // With an honest server the counts differ: the check can fail.
+    assert_eq!(try_with(OAuthBehavior::default()).await, ("200".to_owned(), 1, 1));
+    let silent = OAuthBehavior {
+        iss: IssParameter::Missing,
         about: json!({ "authorization_response_iss_parameter_supported": null }),
-        ..Conduct::default()
+        ..OAuthBehavior::default()
     };
     assert_eq!(try_with(silent).await, ("200".to_owned(), 1, 1));
-    let wrong = Conduct {
-        iss: Iss::Wrong,
+    let wrong = OAuthBehavior {
+        iss: IssParameter::Wrong,
         about: json!({ "authorization_response_iss_parameter_supported": null }),
-        ..Conduct::default()
+        ..OAuthBehavior::default()
     };
     assert_eq!(try_with(wrong).await.2, 0, "a name that is given is checked, also where none was promised");
 }
@@ -67,14 +78,14 @@ async fn whoever_is_not_who_they_should_be_gets_nothing() {
 #[tokio::test]
 async fn a_document_that_is_named_is_the_only_one_that_counts() {
     let challenge = Some("Bearer resource_metadata=\"http://127.0.0.1:1/elsewhere\"".to_owned());
-    let (said, asked, _) = try_with(Conduct { challenge, ..Conduct::default() }).await;
+    let (said, asked, _) = try_with(OAuthBehavior { challenge, ..OAuthBehavior::default() }).await;
     assert!(said.contains("cannot be reached") && asked == 0, "{said}");
 }
 
 #[tokio::test]
 async fn a_token_is_shown_to_no_other_server() {
-    let (world, person) = start(Conduct::default()).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
     assert!(oauth.header().await.unwrap().is_some());
     for other in ["https://other.example.com/mcp", "http://127.0.0.1:9/mcp", "nonsense"] {
@@ -85,21 +96,30 @@ async fn a_token_is_shown_to_no_other_server() {
 
 #[tokio::test]
 async fn another_authorization_server_sees_nothing_of_the_first() {
-    let (world, person) = start(Conduct::default()).await;
-    let (other, _) = start(Conduct::default()).await;
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let (other, _) = start(OAuthBehavior::default()).await;
     let exceptions =
         [world.issuer_place(), other.issuer_place()].map(|place| place.parse().unwrap()).to_vec();
     let settings = EgressSettings { exceptions, per_host: UNHURRIED, ..EgressSettings::default() };
     let resolver = Arc::new(SystemResolver::default());
     let clock = Arc::new(SystemClock);
     let consent: Arc<dyn Consent> = person.clone();
-    let oauth =
-        OAuth::new(spec(&world.url()), settings, resolver, person.clone(), clock, Some(consent)).unwrap();
+    let oauth = OAuth::new(
+        spec(&world.url()),
+        settings,
+        resolver,
+        person.clone(),
+        clock,
+        Some(consent),
+        Shutdown::default(),
+    )
+    .unwrap();
     assert_eq!(ask(&world, &oauth, "initialize").await.unwrap(), 200);
     let first = person.kept().unwrap();
     world.behave(|conduct| conduct.authorization_server = Some(other.issuer()));
     world.revoke_all();
-    // The new one's tokens mean nothing to the server, so it refuses again; what counts is who was shown what.
+    // The new server's tokens are invalid at the MCP server, which refuses again; only the shown pages count
+    // here.
     let _ = ask(&world, &oauth, "initialize").await;
     let second = person.kept().unwrap();
     assert_eq!((first.about.issuer, second.about.issuer), (world.issuer(), other.issuer()));

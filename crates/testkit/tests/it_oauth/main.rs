@@ -1,4 +1,4 @@
-//! Logins to servers, against an authorization server that behaves, and one that does not.
+//! OAuth logins to upstream servers, against an honest authorization server and a faulty one.
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
 mod callback;
@@ -8,13 +8,13 @@ mod renewal;
 mod ssrf;
 
 use portcullis_core::SystemClock;
-use portcullis_egress::{EgressSettings, PerHost, SystemResolver, Url};
-use portcullis_testkit::oauth::{Conduct, OAuthWorld, Person};
-use portcullis_upstream::{Consent, OAuth, OAuthError, OAuthSpec};
+use portcullis_egress::{EgressSettings, HostRateLimit, SystemResolver, Url};
+use portcullis_testkit::oauth::{OAuthBehavior, OAuthServers, TestUser};
+use portcullis_upstream::{Consent, OAuth, OAuthError, OAuthSpec, Shutdown};
 use std::sync::Arc;
 
-/// A pace that no test reaches by accident.
-const UNHURRIED: PerHost = PerHost { per_minute: 1_000_000, burst: 1_000_000 };
+/// A rate that no test reaches by accident.
+const UNHURRIED: HostRateLimit = HostRateLimit { per_minute: 1_000_000, burst: 1_000_000 };
 
 fn spec(url: &str) -> OAuthSpec {
     OAuthSpec {
@@ -29,35 +29,37 @@ fn spec(url: &str) -> OAuthSpec {
     }
 }
 
-/// Whether somebody is there to log in.
+/// Whether a person is there to log in.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Someone {
+enum UserPresence {
     There,
     Away,
 }
 
-/// Returns the login of the world's server, with the authorization server as a person's exception.
-fn oauth_with(world: &OAuthWorld, spec: OAuthSpec, person: &Arc<Person>, someone: Someone) -> OAuth {
+/// Returns the login of the MCP server, with the authorization server on the allowlist.
+fn oauth_with(world: &OAuthServers, spec: OAuthSpec, person: &Arc<TestUser>, someone: UserPresence) -> OAuth {
     let exceptions = vec![world.issuer_place().parse().unwrap()];
     let settings = EgressSettings { exceptions, per_host: UNHURRIED, ..EgressSettings::default() };
-    let consent = (someone == Someone::There).then(|| person.clone() as Arc<dyn Consent>);
+    let consent = (someone == UserPresence::There).then(|| person.clone() as Arc<dyn Consent>);
     let resolver = Arc::new(SystemResolver::default());
-    OAuth::new(spec, settings, resolver, person.clone(), Arc::new(SystemClock), consent).unwrap()
+    OAuth::new(spec, settings, resolver, person.clone(), Arc::new(SystemClock), consent, Shutdown::default())
+        .unwrap()
 }
 
-fn oauth(world: &OAuthWorld, person: &Arc<Person>, someone: Someone) -> OAuth {
+fn oauth(world: &OAuthServers, person: &Arc<TestUser>, someone: UserPresence) -> OAuth {
     oauth_with(world, spec(&world.url()), person, someone)
 }
 
-/// Asks the server as a transport does: with what there is, and once more if that is of use. Returns the last status.
-async fn ask(world: &OAuthWorld, oauth: &OAuth, method: &str) -> Result<u16, OAuthError> {
+/// Makes a request as a transport does: with the current token, and once more if a new one helps. Returns the
+/// last status.
+async fn ask(world: &OAuthServers, oauth: &OAuth, method: &str) -> Result<u16, OAuthError> {
     let url = Url::parse(&world.url()).unwrap();
     let address = format!("{}:{}", url.host_str().unwrap(), url.port().unwrap()).parse().unwrap();
     for attempt in 0.. {
         let used = oauth.header().await?;
         let body =
             serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": {} }).to_string();
-        let mut request = portcullis_testkit::http::Request::post("/mcp", body);
+        let mut request = portcullis_testkit::raw_http::RawHttpRequest::post("/mcp", body);
         if let Some(used) = &used {
             request = request.header("Authorization", used);
         }
@@ -77,6 +79,6 @@ async fn ask(world: &OAuthWorld, oauth: &OAuth, method: &str) -> Result<u16, OAu
     unreachable!("the loop returns")
 }
 
-async fn start(conduct: Conduct) -> (OAuthWorld, Arc<Person>) {
-    (OAuthWorld::start(conduct).await, Arc::default())
+async fn start(conduct: OAuthBehavior) -> (OAuthServers, Arc<TestUser>) {
+    (OAuthServers::start(conduct).await, Arc::default())
 }

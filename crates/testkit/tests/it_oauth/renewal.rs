@@ -1,18 +1,18 @@
-//! Tokens are renewed before they expire, once for all who wait.
+//! Token renewal: before expiry, once for all concurrent callers.
 
 use super::*;
 use futures::future::join_all;
 use std::time::Duration;
 
-/// As many as call at the same time.
+/// Concurrent callers.
 const CALLERS: usize = 50;
-/// Long enough for all of them to arrive while a token is renewed.
+/// Long enough for all of them to arrive during a renewal.
 const SLOWLY: Duration = Duration::from_millis(300);
 
-/// Returns a world in which the token is about to expire.
-async fn about_to_expire() -> (OAuthWorld, Arc<Person>) {
-    let (world, person) = start(Conduct { token_takes: SLOWLY, ..Conduct::default() }).await;
-    oauth(&world, &person, Someone::Away).log_in(&*person).await.unwrap();
+/// Returns servers whose token is about to expire.
+async fn about_to_expire() -> (OAuthServers, Arc<TestUser>) {
+    let (world, person) = start(OAuthBehavior { token_takes: SLOWLY, ..OAuthBehavior::default() }).await;
+    oauth(&world, &person, UserPresence::Away).log_in(&*person).await.unwrap();
     let now = portcullis_core::Clock::since_epoch(&SystemClock).as_secs();
     person.change(|login| (login.about.expires_at, login.about.renew_at) = (Some(now + 30), Some(now)));
     (world, person)
@@ -21,7 +21,7 @@ async fn about_to_expire() -> (OAuthWorld, Arc<Person>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_is_renewed_before_it_expires_and_once() {
     let (world, person) = about_to_expire().await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let oauth = oauth(&world, &person, UserPresence::Away);
     let before = person.kept().unwrap();
     let headers = join_all((0..CALLERS).map(|_| oauth.header())).await;
     let renewed = headers[0].clone().unwrap().unwrap();
@@ -37,33 +37,33 @@ async fn a_token_is_renewed_before_it_expires_and_once() {
         "the new one is kept"
     );
 
-    // Each is a process of its own: they wait for each other, too.
-    let apart = async |person: Arc<Person>, world: &OAuthWorld| {
-        let alone: Vec<OAuth> = (0..5).map(|_| super::oauth(world, &person, Someone::Away)).collect();
+    // Each is a separate process: the lock holds across processes.
+    let apart = async |person: Arc<TestUser>, world: &OAuthServers| {
+        let alone: Vec<OAuth> = (0..5).map(|_| super::oauth(world, &person, UserPresence::Away)).collect();
         let headers = join_all(alone.iter().map(OAuth::header)).await;
         (headers.iter().all(Result::is_ok), world.grants("refresh_token"))
     };
     let (world, person) = about_to_expire().await;
     assert_eq!(apart(person, &world).await, (true, 1));
-    // Where they do not, the same count is higher: the check can fail.
+    // Without the lock, the count is higher: the check can fail.
     let (world, person) = about_to_expire().await;
     person.keeps_no_turns.store(true, std::sync::atomic::Ordering::Relaxed);
     assert!(apart(person, &world).await.1 > 1);
 }
 
-/// Lets the token be expired.
-fn expire(person: &Person) {
+/// Makes the token expire.
+fn expire(person: &TestUser) {
     person.change(|login| (login.about.expires_at, login.about.renew_at) = (Some(1), Some(1)));
 }
 
-/// The first caller gives up while the issuer has taken its refresh token for used: the next one is not lost with it.
+/// The first caller is cancelled after the issuer consumed its refresh token: the next token is not lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_goes_on_without_who_began_it() {
     let (world, person) = about_to_expire().await;
     expire(&person);
-    let oauth = oauth(&world, &person, Someone::Away);
+    let oauth = oauth(&world, &person, UserPresence::Away);
     tokio::select! {
-        renewed = oauth.header() => panic!("nobody waited for the issuer: {renewed:?}"),
+        renewed = oauth.header() => panic!("the caller did not wait for the issuer: {renewed:?}"),
         () = portcullis_testkit::wait::until("the issuer is asked", async || {
             (world.grants("refresh_token") == 1).then_some(())
         }) => {}
@@ -72,12 +72,12 @@ async fn a_renewal_goes_on_without_who_began_it() {
     assert_eq!(world.grants("refresh_token"), 1);
 }
 
-/// A token that is good is used while its issuer takes its time.
+/// A valid token is used while its issuer is slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_long_for_a_token_that_is_only_due() {
     let (world, person) = about_to_expire().await;
     world.behave(|conduct| conduct.token_takes = SLOWLY * 20);
-    let oauth = oauth(&world, &person, Someone::Away);
+    let oauth = oauth(&world, &person, UserPresence::Away);
     let before = format!("Bearer {}", person.kept().unwrap().access_token.unwrap().expose());
     assert_eq!(oauth.header().await, Ok(Some(before.clone())));
     portcullis_testkit::wait::until("the new one is kept", async || {
@@ -87,11 +87,11 @@ async fn nobody_waits_long_for_a_token_that_is_only_due() {
     assert_eq!(world.grants("refresh_token"), 1);
 }
 
-/// Some servers forget tokens often, and take the next one each time.
+/// Some servers forget tokens often, and accept the next one each time.
 #[tokio::test]
 async fn a_token_is_renewed_as_often_as_the_new_one_is_taken() {
-    let (world, person) = start(Conduct::default()).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
     for times in 1..=6 {
         world.revoke();
@@ -105,7 +105,7 @@ async fn all_who_wait_for_a_renewal_hear_that_it_failed() {
     let (world, person) = about_to_expire().await;
     world.behave(|conduct| conduct.token_answers = Some((503, "")));
     expire(&person);
-    let oauth = oauth(&world, &person, Someone::Away);
+    let oauth = oauth(&world, &person, UserPresence::Away);
     let used = format!("Bearer {}", person.kept().unwrap().access_token.unwrap().expose());
     for headers in [true, false] {
         let waiting = (0..CALLERS).map(async |_| match headers {
@@ -119,12 +119,13 @@ async fn all_who_wait_for_a_renewal_hear_that_it_failed() {
     }
 }
 
-/// A login ends, or begins anew, while another process renews it: what a person did last counts.
+/// A login ends, or starts again, during a renewal by another process: the person's last action counts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_person_does_while_a_token_is_renewed_counts() {
     for anew in [false, true] {
         let (world, person) = about_to_expire().await;
-        let (hub, shell) = (oauth(&world, &person, Someone::Away), oauth(&world, &person, Someone::Away));
+        let (hub, shell) =
+            (oauth(&world, &person, UserPresence::Away), oauth(&world, &person, UserPresence::Away));
         let hub = Arc::new(hub);
         let renewing = tokio::spawn({
             let hub = hub.clone();
@@ -147,18 +148,18 @@ async fn what_a_person_does_while_a_token_is_renewed_counts() {
                 assert_ne!(format!("Bearer {}", kept.access_token.unwrap().expose()), renewed);
             }
         }
-        // Nothing that was made in between is good any more where the person has left.
+        // After a logout, no token made in between is valid.
         assert_eq!(ask(&world, &hub, "tools/call").await.is_ok(), anew);
     }
 }
 
-/// A person who is shown the login page, and takes their time.
+/// A person who takes long on the login page.
 #[derive(Default)]
-struct Slow {
+struct SlowConsent {
     shown: tokio::sync::Notify,
 }
 
-impl Consent for Slow {
+impl Consent for SlowConsent {
     fn show<'a>(&'a self, _: &'a str) -> futures::future::BoxFuture<'a, Result<(), String>> {
         self.shown.notify_one();
         Box::pin(std::future::pending())
@@ -167,17 +168,17 @@ impl Consent for Slow {
 
 #[tokio::test]
 async fn calls_go_on_while_a_person_is_asked_to_log_in() {
-    let (world, person) = start(Conduct::default()).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
-    let slow = Slow::default();
+    let slow = SlowConsent::default();
     let asked = oauth.log_in(&slow);
     tokio::pin!(asked);
     tokio::select! {
         ended = &mut asked => panic!("{ended:?}"),
         () = slow.shown.notified() => {}
     }
-    // The token is refused, and renewed, and used: the person is still looking at the page.
+    // The token is refused, renewed and used while the person is still on the page.
     world.revoke();
     tokio::select! {
         ended = &mut asked => panic!("{ended:?}"),
@@ -192,12 +193,12 @@ async fn a_login_outlives_an_outage_of_who_makes_its_tokens() {
     for answer in
         [(503, "<html>"), (503, r#"{"error":"temporarily_unavailable"}"#), (429, r#"{"error":"slow_down"}"#)]
     {
-        let (world, person) = start(Conduct::default()).await;
-        let oauth = oauth(&world, &person, Someone::Away);
+        let (world, person) = start(OAuthBehavior::default()).await;
+        let oauth = oauth(&world, &person, UserPresence::Away);
         oauth.log_in(&*person).await.unwrap();
         world.revoke();
         world.behave(|conduct| conduct.token_answers = Some(answer));
-        // However often: a server that cannot be asked has refused nothing.
+        // However often: an unreachable server has refused nothing.
         for _ in 0..5 {
             let error = ask(&world, &oauth, "tools/call").await.unwrap_err();
             assert!(matches!(error, OAuthError::Unreachable { .. }), "{error}");
@@ -214,7 +215,7 @@ async fn a_token_is_used_while_it_is_good_whatever_becomes_of_its_renewal() {
     for answer in [(503, r#"{"error":"server_error"}"#), (400, r#"{"error":"invalid_request"}"#), refused] {
         let (world, person) = about_to_expire().await;
         world.behave(|conduct| conduct.token_answers = Some(answer));
-        let oauth = oauth(&world, &person, Someone::Away);
+        let oauth = oauth(&world, &person, UserPresence::Away);
         for _ in 0..3 {
             assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200), "{answer:?}");
         }
@@ -225,8 +226,8 @@ async fn a_token_is_used_while_it_is_good_whatever_becomes_of_its_renewal() {
 
 #[tokio::test]
 async fn a_client_that_is_not_known_any_more_is_made_anew() {
-    let (world, person) = start(Conduct { forgets_clients: true, ..Conduct::default() }).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior { forgets_clients: true, ..OAuthBehavior::default() }).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
     let before = person.kept().unwrap().about.client_id;
     world.revoke();
@@ -240,8 +241,8 @@ async fn a_client_that_is_not_known_any_more_is_made_anew() {
 
 #[tokio::test]
 async fn a_token_of_a_short_life_is_not_renewed_at_every_request() {
-    let (world, person) = start(Conduct { expires_in: Some(60), ..Conduct::default() }).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior { expires_in: Some(60), ..OAuthBehavior::default() }).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
     for _ in 0..5 {
         assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
@@ -251,8 +252,8 @@ async fn a_token_of_a_short_life_is_not_renewed_at_every_request() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_token_that_is_refused_is_renewed_once() {
-    let (world, person) = start(Conduct { token_takes: SLOWLY, ..Conduct::default() }).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior { token_takes: SLOWLY, ..OAuthBehavior::default() }).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
     world.revoke();
     let statuses = join_all((0..CALLERS).map(|_| ask(&world, &oauth, "tools/call"))).await;
@@ -262,8 +263,8 @@ async fn a_token_that_is_refused_is_renewed_once() {
 
 #[tokio::test]
 async fn a_refresh_token_that_stays_is_kept() {
-    let (world, person) = start(Conduct { rotates: false, ..Conduct::default() }).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior { rotates: false, ..OAuthBehavior::default() }).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
     for _ in 0..3 {
         world.revoke();
@@ -274,14 +275,14 @@ async fn a_refresh_token_that_stays_is_kept() {
 
 #[tokio::test]
 async fn a_server_that_takes_no_new_token_either_is_left_alone() {
-    let (world, person) = start(Conduct::default()).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
     for _ in 0..3 {
         let used = oauth.header().await.unwrap();
         assert_eq!(oauth.refused(used.as_deref(), 401, None).await, Ok(true));
     }
-    // Enough for a while.
+    // Valid for a while.
     let used = oauth.header().await.unwrap();
     let error = oauth.refused(used.as_deref(), 401, None).await.unwrap_err();
     assert!(error.to_string().starts_with("the server no longer accepts the login"), "{error}");
@@ -290,19 +291,19 @@ async fn a_server_that_takes_no_new_token_either_is_left_alone() {
 
 #[tokio::test]
 async fn a_login_that_has_ended_is_forgotten_and_said_so() {
-    let (world, person) = start(Conduct::default()).await;
-    let oauth = oauth(&world, &person, Someone::Away);
+    let (world, person) = start(OAuthBehavior::default()).await;
+    let oauth = oauth(&world, &person, UserPresence::Away);
     oauth.log_in(&*person).await.unwrap();
     world.revoke_all();
     let error = ask(&world, &oauth, "tools/call").await.unwrap_err();
     assert!(error.to_string().contains("run `portcullis mcp auth notes`"), "{error}");
     let kept = person.kept().unwrap();
     assert!(kept.access_token.is_none() && kept.refresh_token.is_none());
-    // Asked once; what is of no use is not shown again.
+    // Shown once; a useless login page is not shown again.
     let _ = ask(&world, &oauth, "tools/call").await;
     assert_eq!(world.grants("refresh_token"), 1);
-    // Another process logs in: the next call has it.
-    super::oauth(&world, &person, Someone::Away).log_in(&*person).await.unwrap();
+    // Another process logs in: the next call uses its token.
+    super::oauth(&world, &person, UserPresence::Away).log_in(&*person).await.unwrap();
     assert_eq!(ask(&world, &oauth, "tools/call").await, Ok(200));
     assert_eq!(world.asked("as", "/register").len(), 1, "still the same client");
 }
@@ -311,7 +312,7 @@ async fn a_login_that_has_ended_is_forgotten_and_said_so() {
 async fn a_moment_without_the_authorization_server_costs_nothing_while_the_token_is_good() {
     let (world, person) = about_to_expire().await;
     person.change(|login| login.about.token_endpoint = "http://127.0.0.1:1/token".to_owned());
-    let oauth = oauth(&world, &person, Someone::Away);
+    let oauth = oauth(&world, &person, UserPresence::Away);
     assert!(oauth.header().await.unwrap().is_some());
     person.change(|login| login.about.expires_at = Some(1));
     let error = oauth.header().await.unwrap_err();

@@ -1,12 +1,12 @@
-//! Addresses in refusals and documents that lead where nobody should knock.
+//! SSRF through OAuth: addresses in challenges and metadata that lead to internal hosts.
 //!
-//! In a network namespace there is one public place, where the server is and says what the case wants it to say. Everything
-//! else that answers is a canary.
+//! In a network namespace there is one public address, with the MCP server and the response of the case.
+//! Every other listener is a canary.
 
 use super::*;
 use futures::future::BoxFuture;
-use portcullis_egress::{Exception, Resolve};
-use portcullis_testkit::world::{CANARY_PORT, PORTS, corpus, inside};
+use portcullis_egress::{AllowlistEntry, Resolve};
+use portcullis_testkit::canary_network::{CANARY_PORT, PORTS, corpus, inside};
 use serde_json::json;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 const PUBLIC: &str = "93.184.216.34";
 const SERVER: &str = "http://mcp.test/mcp";
 
-/// Where in what the server says an address stands.
+/// The fields that carry an address.
 const FIELDS: [&str; 6] = [
     "resource_metadata",
     "authorization_servers",
@@ -28,7 +28,7 @@ const FIELDS: [&str; 6] = [
     "location",
 ];
 
-/// What the server says next.
+/// The next response of the server.
 #[derive(Debug, Clone, Default)]
 struct Case {
     field: &'static str,
@@ -48,7 +48,7 @@ struct Namespace {
     hits: AtomicUsize,
 }
 
-/// Names lead home, as a hostile name server would have it, but for the server's own.
+/// Every name but the server's own resolves to loopback, as a hostile name server would have it.
 struct Names;
 
 impl Resolve for Names {
@@ -69,7 +69,7 @@ async fn open() -> Arc<Namespace> {
                 let at = visitor.local_addr().unwrap();
                 let is_server =
                     at.ip().to_canonical() == PUBLIC.parse::<IpAddr>().unwrap() && at.port() == 80;
-                // Public pages are nobody's secret; what counts is who else is asked.
+                // Requests to public pages are fine; only others count.
                 if at.ip().to_canonical() != PUBLIC.parse::<IpAddr>().unwrap() {
                     namespace.hits.fetch_add(1, Ordering::SeqCst);
                 }
@@ -82,7 +82,7 @@ async fn open() -> Arc<Namespace> {
     namespace
 }
 
-/// Says what the case wants.
+/// Serves the response of the case.
 async fn serve(mut visitor: TcpStream, case: Case) {
     let mut head = vec![0; 16 * 1024];
     let mut filled = 0;
@@ -135,22 +135,30 @@ async fn serve(mut visitor: TcpStream, case: Case) {
 
 /// Counts the pages that a person would have been sent to.
 #[derive(Default)]
-struct Shown(AtomicUsize);
+struct PageCounter(AtomicUsize);
 
-impl Consent for Shown {
+impl Consent for PageCounter {
     fn show<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { Err("enough".to_owned()) })
     }
 }
 
-/// Lets a person try to log in, and returns whether they were sent anywhere.
-async fn try_case(namespace: &Namespace, case: Case, exceptions: Vec<Exception>) -> bool {
+/// Attempts a login, and returns whether the person was sent anywhere.
+async fn try_case(namespace: &Namespace, case: Case, exceptions: Vec<AllowlistEntry>) -> bool {
     *namespace.case.lock().unwrap() = case;
     let settings = EgressSettings { exceptions, per_host: UNHURRIED, ..EgressSettings::default() };
-    let (person, shown) = (Arc::new(Person::default()), Shown::default());
-    let oauth =
-        OAuth::new(spec(SERVER), settings, Arc::new(Names), person, Arc::new(SystemClock), None).unwrap();
+    let (person, shown) = (Arc::new(TestUser::default()), PageCounter::default());
+    let oauth = OAuth::new(
+        spec(SERVER),
+        settings,
+        Arc::new(Names),
+        person,
+        Arc::new(SystemClock),
+        None,
+        Shutdown::default(),
+    )
+    .unwrap();
     assert!(oauth.log_in(&shown).await.is_err());
     shown.0.load(Ordering::SeqCst) > 0
 }
@@ -167,7 +175,7 @@ fn no_canary_is_reached_by_anything_that_a_server_says() {
         for entry in corpus("ssrf_urls.jsonl") {
             let url = entry["url"].as_str().unwrap();
             let denied = entry["expect"].as_str().unwrap().starts_with("deny");
-            // Refused for being http:// says nothing of the address, so each is tried with https:// too.
+            // A refusal of http:// says nothing of the address, so each is tried with https:// too.
             let tls = url.strip_prefix("http://").map(|rest| format!("https://{rest}"));
             for (number, field) in FIELDS.into_iter().take(5).enumerate() {
                 let address = match (&tls, number) {
@@ -176,7 +184,8 @@ fn no_canary_is_reached_by_anything_that_a_server_says() {
                 };
                 cases += 1;
                 let case = Case { field, address: address.clone(), status: 0 };
-                // A header that is no text says nothing: the usual places are looked at instead, where an honest page is.
+                // A header that is not ASCII is ignored: the well-known paths are used instead, where an
+                // honest page is.
                 let is_read = field != "resource_metadata" || address.is_ascii();
                 if try_case(&namespace, case, Vec::new()).await && denied && is_read {
                     sent.push((field, address));
@@ -203,7 +212,7 @@ fn no_canary_is_reached_by_anything_that_a_server_says() {
         println!("figure: {cases} cases, {hits} connections to canaries, {} pages shown", sent.len());
         assert_eq!((hits, sent), (0, Vec::new()));
 
-        // Where a person made a canary reachable the same count notices it; and an honest server is logged in to.
+        // With a canary on the allowlist the same count notices it; and a login to an honest server succeeds.
         for field in ["resource_metadata", "token_endpoint"] {
             let address = format!("http://127.0.0.1:{CANARY_PORT}/");
             let exceptions = vec![format!("127.0.0.1:{CANARY_PORT}").parse().unwrap()];

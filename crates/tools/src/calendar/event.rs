@@ -1,69 +1,69 @@
-//! Events of a calendar, as they are written.
+//! Parses the `VEVENT`s of a calendar.
 
-use super::lines::{Line, lines};
-use super::rule::Rule;
-use super::when::{When, duration, span};
-use super::zone::Zones;
+use super::calendar_time::{CalendarTime, duration, span};
+use super::calendar_zones::CalendarZones;
+use super::content_lines::{ContentLine, lines};
+use super::rrule::RecurrenceRule;
 use jiff::SignedDuration;
 use jiff::tz::TimeZone;
 
 /// Events of one calendar. A lifetime of appointments is a fifth of it.
 const EVENTS_MAX: usize = 100_000;
-/// Rules of one event; nearly all have one.
+/// Recurrence rules of one event; nearly all have one.
 const RULES_MAX: usize = 4;
-/// A text is told whole or not at all, because half a secret would not be recognised.
+/// A longer text is left out, not truncated, because redaction would not recognize half a secret.
 const TEXT_CHARS_MAX: usize = 2_000;
 
-/// One `VEVENT`: something that happens once or again and again, or one time of it that is different.
+/// One `VEVENT`: a single event, a series, or an override of one instance of a series.
 #[derive(Debug, Clone)]
-pub(super) struct Event {
-    /// Of the whole series; empty if it has none.
+pub(super) struct CalendarEvent {
+    /// Of the whole series; empty if there is none.
     pub(super) uid: String,
-    /// Which time of the series this is, if it is one.
-    pub(super) recurrence: Option<Recurrence>,
-    /// Among several of the same the highest counts.
+    /// The instance that this overrides, if it does.
+    pub(super) recurrence: Option<RecurrenceId>,
+    /// Among several versions the highest counts.
     pub(super) sequence: i64,
-    pub(super) start: When,
+    pub(super) start: CalendarTime,
     pub(super) span: SignedDuration,
-    pub(super) rules: Vec<Rule>,
-    /// More times, and how long each is if not like the others.
-    pub(super) more: Vec<(When, Option<SignedDuration>)>,
-    pub(super) except: Vec<When>,
-    pub(super) status: Status,
+    pub(super) rules: Vec<RecurrenceRule>,
+    /// `RDATE`s, with a length if it differs.
+    pub(super) more: Vec<(CalendarTime, Option<SignedDuration>)>,
+    pub(super) except: Vec<CalendarTime>,
+    pub(super) status: EventStatus,
     pub(super) title: String,
     pub(super) location: Option<String>,
     pub(super) description: Option<String>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Recurrence {
-    pub(super) id: When,
-    /// Whether all that come after it change in the same way.
+pub(super) struct RecurrenceId {
+    pub(super) id: CalendarTime,
+    /// Whether all later instances change too (`RANGE=THISANDFUTURE`).
     pub(super) and_future: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(super) enum EventStatus {
     Confirmed,
     Tentative,
     Cancelled,
 }
 
-/// What a file says.
+/// The content of a calendar file.
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    pub(super) events: Vec<Event>,
-    /// Events without a start, or with a rule, that cannot be read.
+pub(super) struct ParsedCalendar {
+    pub(super) events: Vec<CalendarEvent>,
+    /// Events whose start or rule cannot be parsed.
     pub(super) unreadable: usize,
-    /// Whether there were more events than are read.
+    /// Whether the file has more events than the limit.
     pub(super) cut: bool,
 }
 
-/// Reads a calendar file; `None` if it is none.
-pub(super) fn read(text: &str, home: &TimeZone) -> Option<Contents> {
-    let zones = Zones::of(text);
-    let mut contents = Contents::default();
-    let mut draft: Option<Draft> = None;
+/// Parses a calendar file; `None` if it is not one.
+pub(super) fn read(text: &str, home: &TimeZone) -> Option<ParsedCalendar> {
+    let zones = CalendarZones::of(text);
+    let mut contents = ParsedCalendar::default();
+    let mut draft: Option<EventDraft> = None;
     let mut is_calendar = false;
     for line in lines(text) {
         let begins = line.is("BEGIN");
@@ -71,7 +71,7 @@ pub(super) fn read(text: &str, home: &TimeZone) -> Option<Contents> {
         if begins && line.value().trim().eq_ignore_ascii_case("VCALENDAR") {
             is_calendar = true;
         } else if begins && is_event() {
-            draft = Some(Draft::default());
+            draft = Some(EventDraft::default());
         } else if line.is("END") && is_event() {
             let Some(done) = draft.take() else { continue };
             if contents.events.len() == EVENTS_MAX {
@@ -89,29 +89,29 @@ pub(super) fn read(text: &str, home: &TimeZone) -> Option<Contents> {
     is_calendar.then_some(contents)
 }
 
-/// An event that is being read.
+/// An event that is being parsed.
 #[derive(Default)]
-struct Draft {
-    /// How deep we are in parts of the event, such as alarms, which have a summary of their own.
+struct EventDraft {
+    /// Nesting depth within the event: alarms, for example, have their own summary.
     depth: usize,
     uid: String,
-    recurrence: Option<Recurrence>,
+    recurrence: Option<RecurrenceId>,
     sequence: i64,
-    start: Option<When>,
-    end: Option<When>,
+    start: Option<CalendarTime>,
+    end: Option<CalendarTime>,
     duration: Option<SignedDuration>,
-    rules: Vec<Rule>,
+    rules: Vec<RecurrenceRule>,
     bad_rule: bool,
-    more: Vec<(When, Option<SignedDuration>)>,
-    except: Vec<When>,
-    status: Option<Status>,
+    more: Vec<(CalendarTime, Option<SignedDuration>)>,
+    except: Vec<CalendarTime>,
+    status: Option<EventStatus>,
     title: Option<String>,
     location: Option<String>,
     description: Option<String>,
 }
 
-impl Draft {
-    fn take(&mut self, line: &Line<'_>, zones: &Zones) {
+impl EventDraft {
+    fn take(&mut self, line: &ContentLine<'_>, zones: &CalendarZones) {
         let value = line.value();
         let name = line.name().to_ascii_uppercase();
         match name.as_str() {
@@ -126,9 +126,9 @@ impl Draft {
             "RECURRENCE-ID" => {
                 let and_future =
                     line.parameter("RANGE").is_some_and(|range| range.eq_ignore_ascii_case("THISANDFUTURE"));
-                self.recurrence = zones.when(line, value).map(|id| Recurrence { id, and_future });
+                self.recurrence = zones.when(line, value).map(|id| RecurrenceId { id, and_future });
             }
-            "RRULE" if self.rules.len() < RULES_MAX => match Rule::parse(value) {
+            "RRULE" if self.rules.len() < RULES_MAX => match RecurrenceRule::parse(value) {
                 Some(rule) => self.rules.push(rule),
                 None => self.bad_rule = true,
             },
@@ -136,19 +136,19 @@ impl Draft {
             "EXDATE" => self.except.extend(value.split(',').filter_map(|value| zones.when(line, value))),
             "STATUS" => {
                 self.status = match value.trim().to_ascii_uppercase().as_str() {
-                    "CANCELLED" => Some(Status::Cancelled),
-                    "TENTATIVE" => Some(Status::Tentative),
-                    _ => Some(Status::Confirmed),
+                    "CANCELLED" => Some(EventStatus::Cancelled),
+                    "TENTATIVE" => Some(EventStatus::Tentative),
+                    _ => Some(EventStatus::Confirmed),
                 };
             }
-            "SUMMARY" => self.title = told(line),
-            "LOCATION" => self.location = told(line),
-            "DESCRIPTION" => self.description = told(line),
+            "SUMMARY" => self.title = visible_text(line),
+            "LOCATION" => self.location = visible_text(line),
+            "DESCRIPTION" => self.description = visible_text(line),
             _ => {}
         }
     }
 
-    fn finish(mut self, zones: &Zones, home: &TimeZone) -> Option<Event> {
+    fn finish(mut self, zones: &CalendarZones, home: &TimeZone) -> Option<CalendarEvent> {
         let mut start = self.start?;
         if !self.rules.is_empty() || !self.more.is_empty() {
             start = zones.repeating(start);
@@ -159,7 +159,7 @@ impl Draft {
             (Some(end), _) => start.until(end, home),
             (None, duration) => duration,
         };
-        Some(Event {
+        Some(CalendarEvent {
             span: span(&start, length),
             uid: self.uid,
             recurrence: self.recurrence,
@@ -168,7 +168,7 @@ impl Draft {
             rules: self.rules,
             more: self.more,
             except: self.except,
-            status: self.status.unwrap_or(Status::Confirmed),
+            status: self.status.unwrap_or(EventStatus::Confirmed),
             title: self.title.unwrap_or_else(|| "(no title)".to_owned()),
             location: self.location,
             description: self.description,
@@ -176,8 +176,12 @@ impl Draft {
     }
 }
 
-/// Reads one of the times that come besides the rule: a start, or a start with an end or a length.
-fn period(line: &Line<'_>, value: &str, zones: &Zones) -> Option<(When, Option<SignedDuration>)> {
+/// Parses an `RDATE`: a start, or a period with an end or a length.
+fn period(
+    line: &ContentLine<'_>,
+    value: &str,
+    zones: &CalendarZones,
+) -> Option<(CalendarTime, Option<SignedDuration>)> {
     let Some((start, end)) = value.split_once('/') else { return Some((zones.when(line, value)?, None)) };
     let start = zones.when(line, start)?;
     let length = match end.trim().starts_with(['P', 'p', '+', '-']) {
@@ -188,14 +192,14 @@ fn period(line: &Line<'_>, value: &str, zones: &Zones) -> Option<(When, Option<S
     Some((start, Some(length)))
 }
 
-/// Returns a text without what a reader would not see, or `None` if there is nothing or too much of it.
-fn told(line: &Line<'_>) -> Option<String> {
-    // Escapes only make it shorter.
+/// Returns a text without hidden characters, or `None` if it is empty.
+fn visible_text(line: &ContentLine<'_>) -> Option<String> {
+    // Unescaping only makes it shorter.
     if line.value().len() > 16 * TEXT_CHARS_MAX {
         return Some("(too long to be shown)".to_owned());
     }
     let text = line.text();
-    let shown = portcullis_core::text::cleaned(&text).replace('\t', "");
+    let shown = portcullis_core::hidden_chars::strip_hidden(&text).replace('\t', "");
     let shown = shown.trim();
     match shown.chars().nth(TEXT_CHARS_MAX) {
         _ if shown.is_empty() => None,

@@ -1,95 +1,95 @@
-//! Where calendars come from: an address that nobody may see, or a file.
+//! Fetches a calendar from a secret URL or a file, with a cache.
 
-use super::CalendarPlace;
+use super::CalendarLocation;
 use portcullis_core::root::RootedPath;
 use portcullis_core::{CallCtx, Clock, Root, ToolError};
-use portcullis_egress::{Egress, HiddenAddress, HiddenAnswer, PlainHttp, header, reason};
+use portcullis_egress::{EgressClient, PlainHttp, SecretUrl, SecretUrlResponse, header, reason};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A calendar in full. A hundred thousand short events.
+/// Size of a calendar. Enough for a hundred thousand short events.
 pub(super) const CALENDAR_BYTES_MAX: usize = 5 * 1024 * 1024;
-/// For so long a calendar is not asked for again: a model asks several times in a row.
+/// How long a copy is fresh: a model often asks several times in a row.
 const FRESH: Duration = Duration::from_secs(60);
-/// For so long what was last seen stands in for a calendar that does not answer.
+/// How long a stale copy is used if the server does not respond.
 const STALE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 const ACCEPTED: &str = "text/calendar, text/plain;q=0.5, */*;q=0.1";
 
-/// What a calendar said.
+/// A copy of a calendar.
 #[derive(Debug, Clone)]
-pub(super) struct Copy {
+pub(super) struct FeedCopy {
     pub(super) text: Arc<str>,
-    /// When it was last known to be true, since the epoch.
+    /// When it was last confirmed, since the epoch.
     pub(super) seen: Duration,
 }
 
-/// What came of asking: a copy, a problem, or both where an old one has to do.
+/// The result of a fetch: a copy, a problem, or both for a stale copy.
 #[derive(Debug)]
-pub(super) struct Asked {
-    pub(super) copy: Option<Copy>,
+pub(super) struct FeedResult {
+    pub(super) copy: Option<FeedCopy>,
     pub(super) problem: Option<ToolError>,
 }
 
-/// One calendar, and what it said last.
-pub(super) struct Feed {
+/// One calendar with its cached copy.
+pub(super) struct CalendarFeed {
     pub(super) name: String,
-    place: CalendarPlace,
-    kept: Mutex<Option<Kept>>,
-    /// Held while it is asked, so that several calls at once ask once.
+    place: CalendarLocation,
+    kept: Mutex<Option<CachedFeed>>,
+    /// Held during a fetch, so that concurrent calls share one.
     asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone)]
-struct Kept {
-    copy: Copy,
+struct CachedFeed {
+    copy: FeedCopy,
     etag: Option<String>,
     last_modified: Option<String>,
 }
 
-impl Feed {
-    pub(super) fn new(name: String, place: CalendarPlace) -> Feed {
-        Feed { name, place, kept: Mutex::default(), asking: tokio::sync::Mutex::default() }
+impl CalendarFeed {
+    pub(super) fn new(name: String, place: CalendarLocation) -> CalendarFeed {
+        CalendarFeed { name, place, kept: Mutex::default(), asking: tokio::sync::Mutex::default() }
     }
 
-    /// Returns what the calendar says, asking it if what is known is not fresh.
-    pub(super) async fn ask(&self, egress: &Egress, clock: &dyn Clock, ctx: &CallCtx) -> Asked {
+    /// Returns the calendar, fetching it if the copy is not fresh.
+    pub(super) async fn ask(&self, egress: &EgressClient, clock: &dyn Clock, ctx: &CallCtx) -> FeedResult {
         let (address, plain_http) = match &self.place {
-            CalendarPlace::File(path) => return self.read_file(path.clone(), clock).await,
-            CalendarPlace::Address { address, plain_http } => (address, *plain_http),
+            CalendarLocation::File(path) => return self.read_file(path.clone(), clock).await,
+            CalendarLocation::Address { address, plain_http } => (address, *plain_http),
         };
         let _asking = self.asking.lock().await;
         let now = clock.since_epoch();
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(kept) = kept.as_ref().filter(|kept| now.saturating_sub(kept.copy.seen) < FRESH) {
-            return Asked { copy: Some(kept.copy.clone()), problem: None };
+            return FeedResult { copy: Some(kept.copy.clone()), problem: None };
         }
         match self.fetch(egress, address, plain_http, kept.as_ref(), ctx).await {
             Ok(fresh) => {
-                let kept = Kept { copy: Copy { seen: now, ..fresh.copy }, ..fresh };
+                let kept = CachedFeed { copy: FeedCopy { seen: now, ..fresh.copy }, ..fresh };
                 let copy = kept.copy.clone();
                 *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-                Asked { copy: Some(copy), problem: None }
+                FeedResult { copy: Some(copy), problem: None }
             }
             Err(problem) => {
                 let old = kept.map(|kept| kept.copy);
                 let copy = old.filter(|copy| now.saturating_sub(copy.seen) < STALE_MAX);
-                Asked { copy, problem: Some(problem) }
+                FeedResult { copy, problem: Some(problem) }
             }
         }
     }
 
     async fn fetch(
         &self,
-        egress: &Egress,
-        address: &HiddenAddress,
+        egress: &EgressClient,
+        address: &SecretUrl,
         plain_http: PlainHttp,
-        kept: Option<&Kept>,
+        kept: Option<&CachedFeed>,
         ctx: &CallCtx,
-    ) -> Result<Kept, ToolError> {
+    ) -> Result<CachedFeed, ToolError> {
         let label = format!("calendar `{}`", self.name);
         let mut request = egress
-            .get_hidden(address, label.clone())
+            .get_secret_url(address, label.clone())
             .header(header::ACCEPT, ACCEPTED)
             .plain_http(plain_http)
             .bytes_max(CALENDAR_BYTES_MAX)
@@ -102,28 +102,28 @@ impl Feed {
         }
         let answer = request.send().await?;
         match (answer.status, answer.body, kept) {
-            (200..300, Some(body), _) => Ok(Kept {
-                copy: Copy { text: String::from_utf8_lossy(&body).into(), seen: Duration::ZERO },
+            (200..300, Some(body), _) => Ok(CachedFeed {
+                copy: FeedCopy { text: String::from_utf8_lossy(&body).into(), seen: Duration::ZERO },
                 etag: answer.etag,
                 last_modified: answer.last_modified,
             }),
             (304, _, Some(kept)) => Ok(kept.clone()),
-            (_, body, _) => Err(refused(&label, HiddenAnswer { body, ..answer })),
+            (_, body, _) => Err(refused(&label, SecretUrlResponse { body, ..answer })),
         }
     }
 
-    async fn read_file(&self, path: std::path::PathBuf, clock: &dyn Clock) -> Asked {
+    async fn read_file(&self, path: std::path::PathBuf, clock: &dyn Clock) -> FeedResult {
         let name = self.name.clone();
         let seen = clock.since_epoch();
         let reading = tokio::task::spawn_blocking(move || read(&path, &name)).await;
         match reading.map_err(ToolError::internal).and_then(|read| read) {
-            Ok(text) => Asked { copy: Some(Copy { text: text.into(), seen }), problem: None },
-            Err(problem) => Asked { copy: None, problem: Some(problem) },
+            Ok(text) => FeedResult { copy: Some(FeedCopy { text: text.into(), seen }), problem: None },
+            Err(problem) => FeedResult { copy: None, problem: Some(problem) },
         }
     }
 }
 
-/// Reads a file that a person named. Where it is goes to the log only.
+/// Reads a configured file. Its path goes to the log only.
 fn read(path: &Path, name: &str) -> Result<String, ToolError> {
     let unreadable = |why: String| {
         ToolError::unavailable(format!("the file of calendar `{name}` cannot be read"))
@@ -140,8 +140,8 @@ fn read(path: &Path, name: &str) -> Result<String, ToolError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Says what a status means, without saying where.
-fn refused(label: &str, answer: HiddenAnswer) -> ToolError {
+/// Returns the error for a status, without the URL.
+fn refused(label: &str, answer: SecretUrlResponse) -> ToolError {
     let status = answer.status;
     let message = format!("{label} answered {status}{}", reason(status));
     const TELL: &str =

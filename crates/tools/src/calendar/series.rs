@@ -1,51 +1,51 @@
-//! From events to the times at which they take place.
+//! Event instances: recurrence, `RDATE`, `EXDATE` and overrides of a series.
 
-use super::event::{Event, Status};
-use super::recur::{Budget, Wanted, expand};
-use super::when::{Place, When};
+use super::calendar_time::{CalendarTime, TimeForm};
+use super::event::{CalendarEvent, EventStatus};
+use super::rrule_expansion::{ExpansionBudget, StartRange, expand};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Times of all events of one calendar.
+/// Instances of one calendar.
 const INSTANCES_MAX: usize = 50_000;
-/// Clocks of two places are never further apart.
+/// More than the difference between any two time zones.
 const SLACK: SignedDuration = SignedDuration::from_hours(48);
 
-/// Something that takes place.
+/// One instance of an event.
 #[derive(Debug)]
-pub(super) struct Instance<'a> {
-    pub(super) event: &'a Event,
-    pub(super) start: When,
-    pub(super) end: When,
-    /// When that is, to compare with others.
+pub(super) struct EventInstance<'a> {
+    pub(super) event: &'a CalendarEvent,
+    pub(super) start: CalendarTime,
+    pub(super) end: CalendarTime,
+    /// The start as an instant, for sorting.
     pub(super) at: Timestamp,
 }
 
-/// The time that is asked for; its end does not belong to it.
+/// The requested window; its end is exclusive.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Window {
+pub(super) struct TimeWindow {
     pub(super) from: Timestamp,
     pub(super) to: Timestamp,
 }
 
-/// What takes place within a window.
+/// The instances in a window.
 #[derive(Debug, Default)]
-pub(super) struct Instances<'a> {
-    pub(super) instances: Vec<Instance<'a>>,
-    /// Whether a bound was reached before all was found.
+pub(super) struct EventInstances<'a> {
+    pub(super) instances: Vec<EventInstance<'a>>,
+    /// Whether a limit was reached.
     pub(super) cut: bool,
 }
 
-/// Returns what takes place within `window`, in order, without what was cancelled.
+/// Returns the instances in `window`, sorted, without cancelled ones.
 pub(super) fn instances<'a>(
-    events: &'a [Event],
-    window: Window,
+    events: &'a [CalendarEvent],
+    window: TimeWindow,
     home: &TimeZone,
-    budget: &mut Budget,
-) -> Instances<'a> {
-    // By identity, each with the events that make it up, in the order of the file.
-    let mut series: Vec<Vec<&Event>> = Vec::new();
+    budget: &mut ExpansionBudget,
+) -> EventInstances<'a> {
+    // Events grouped by UID, in the order of the file.
+    let mut series: Vec<Vec<&CalendarEvent>> = Vec::new();
     let mut known: HashMap<&str, usize> = HashMap::new();
     for event in events {
         match known.get(event.uid.as_str()) {
@@ -56,10 +56,10 @@ pub(super) fn instances<'a>(
             }
         }
     }
-    let mut found = Instances::default();
+    let mut found = EventInstances::default();
     for parts in &series {
-        let mut work = Work { window, home, budget, found: &mut found };
-        // `None` is a time that no calendar counts; the rest of the series went before it.
+        let mut work = SeriesExpansion { window, home, budget, found: &mut found };
+        // `None` is a time out of range; the series up to it has been added.
         let _ = work.series(parts);
         if found.instances.len() >= INSTANCES_MAX {
             found.cut = true;
@@ -70,25 +70,25 @@ pub(super) fn instances<'a>(
     found
 }
 
-struct Work<'a, 'b> {
-    window: Window,
+struct SeriesExpansion<'a, 'b> {
+    window: TimeWindow,
     home: &'b TimeZone,
-    budget: &'b mut Budget,
-    found: &'b mut Instances<'a>,
+    budget: &'b mut ExpansionBudget,
+    found: &'b mut EventInstances<'a>,
 }
 
-/// A change to one time of a series.
-struct Change<'a> {
-    event: &'a Event,
+/// An override of one instance.
+struct InstanceOverride<'a> {
+    event: &'a CalendarEvent,
     taken: bool,
     and_future: bool,
     /// By how much it was moved.
     moved: SignedDuration,
 }
 
-impl<'a> Work<'a, '_> {
-    fn series(&mut self, parts: &[&'a Event]) -> Option<()> {
-        let mut core: Option<&'a Event> = None;
+impl<'a> SeriesExpansion<'a, '_> {
+    fn series(&mut self, parts: &[&'a CalendarEvent]) -> Option<()> {
+        let mut core: Option<&'a CalendarEvent> = None;
         for event in parts.iter().filter(|event| event.recurrence.is_none()) {
             if core.is_none_or(|known| event.sequence > known.sequence) {
                 core = Some(event);
@@ -101,7 +101,7 @@ impl<'a> Work<'a, '_> {
             for except in &core.except {
                 let aligned = except.aligned(&core.start);
                 if aligned.is_day() {
-                    // A day that is left out leaves out all that begins on it.
+                    // An excluded date excludes every instance on that day.
                     excepted_days.insert(aligned.wall.date());
                 }
                 excepted.extend(aligned.instant(self.home));
@@ -136,9 +136,13 @@ impl<'a> Work<'a, '_> {
         Some(())
     }
 
-    /// Returns the changes of a series by the time that each replaces.
-    fn changes(&self, parts: &[&'a Event], core: Option<&'a Event>) -> BTreeMap<Timestamp, Change<'a>> {
-        let mut changes: BTreeMap<Timestamp, Change<'a>> = BTreeMap::new();
+    /// Returns the overrides of a series by the instant that each replaces.
+    fn changes(
+        &self,
+        parts: &[&'a CalendarEvent],
+        core: Option<&'a CalendarEvent>,
+    ) -> BTreeMap<Timestamp, InstanceOverride<'a>> {
+        let mut changes: BTreeMap<Timestamp, InstanceOverride<'a>> = BTreeMap::new();
         for event in parts {
             let Some(recurrence) = &event.recurrence else { continue };
             let id = core.map_or_else(|| recurrence.id.clone(), |core| recurrence.id.aligned(&core.start));
@@ -147,19 +151,22 @@ impl<'a> Work<'a, '_> {
                 continue;
             }
             let moved = id.until(&event.start, self.home).unwrap_or_default();
-            changes.insert(at, Change { event, taken: false, and_future: recurrence.and_future, moved });
+            changes.insert(
+                at,
+                InstanceOverride { event, taken: false, and_future: recurrence.and_future, moved },
+            );
         }
         changes
     }
 
-    /// Returns when a series takes place, before exceptions, and how long each is if not like the others.
+    /// Returns the starts of a series before exclusions, each with a length if it differs.
     fn starts(
         &mut self,
-        core: &Event,
-        changes: &BTreeMap<Timestamp, Change<'a>>,
-    ) -> BTreeMap<Timestamp, (When, Option<SignedDuration>)> {
+        core: &CalendarEvent,
+        changes: &BTreeMap<Timestamp, InstanceOverride<'a>>,
+    ) -> BTreeMap<Timestamp, (CalendarTime, Option<SignedDuration>)> {
         let mut starts = BTreeMap::new();
-        let mut add = |start: When, length| {
+        let mut add = |start: CalendarTime, length| {
             if let Some(at) = start.instant(self.home) {
                 starts.entry(at).or_insert((start, length));
             }
@@ -167,7 +174,7 @@ impl<'a> Work<'a, '_> {
         for (more, length) in &core.more {
             add(more.aligned(&core.start), *length);
         }
-        // What changed for good may be longer, or moved, so that others reach into the window.
+        // A this-and-future override may be longer or moved, so other instances can reach into the window.
         let mut wanted_before = core.span;
         let mut wanted_after = SignedDuration::ZERO;
         for change in changes.values().filter(|change| change.and_future) {
@@ -175,15 +182,15 @@ impl<'a> Work<'a, '_> {
             wanted_after = wanted_after.max(-change.moved);
         }
         let wall = |at: Timestamp| TimeZone::UTC.to_datetime(at);
-        let wanted = Wanted {
+        let wanted = StartRange {
             from: wall(self.window.from).saturating_sub(SLACK).saturating_sub(wanted_before),
             to: wall(self.window.to).saturating_add(SLACK).saturating_add(wanted_after),
         };
         let mut ended = !core.rules.is_empty();
         for rule in &core.rules {
-            // An end that no calendar counts is none.
+            // An `UNTIL` out of range is ignored.
             let until = rule.until.as_ref().and_then(|until| self.until(until, &core.start));
-            // Whoever begins after the end of all rules never was.
+            // A start after the end of all rules is no instance.
             ended &= until.is_some_and(|until| core.start.instant(self.home) > Some(until));
             let expanded = expand(rule, core.start.wall, wanted, self.budget);
             self.found.cut |= expanded.cut;
@@ -200,12 +207,12 @@ impl<'a> Work<'a, '_> {
         starts
     }
 
-    /// Returns the last moment of a rule.
-    fn until(&self, until: &When, start: &When) -> Option<Timestamp> {
+    /// Returns the last instant of a rule.
+    fn until(&self, until: &CalendarTime, start: &CalendarTime) -> Option<Timestamp> {
         let aligned = if until.is_day() && !start.is_day() {
-            // A day where a time is wanted means its beginning, in UTC where the series has a zone.
+            // A date where a time is expected means its beginning, in UTC if the series has a zone.
             match start.place {
-                Place::Zone(_) => When { place: Place::Zone(TimeZone::UTC), ..until.clone() },
+                TimeForm::Zone(_) => CalendarTime { place: TimeForm::Zone(TimeZone::UTC), ..until.clone() },
                 _ => start.at(until.wall),
             }
         } else {
@@ -214,9 +221,9 @@ impl<'a> Work<'a, '_> {
         aligned.instant(self.home)
     }
 
-    /// Takes note of something that takes place, if it is within the window.
-    fn emit(&mut self, event: &'a Event, start: When, span: SignedDuration) {
-        if event.status == Status::Cancelled {
+    /// Records an instance if it is in the window.
+    fn emit(&mut self, event: &'a CalendarEvent, start: CalendarTime, span: SignedDuration) {
+        if event.status == EventStatus::Cancelled {
             return;
         }
         let end = start.wall.checked_add(span).ok().map(|wall| start.at(wall));
@@ -225,7 +232,7 @@ impl<'a> Work<'a, '_> {
         let window = self.window;
         let is_within = at < window.to && (window.from < until || (at >= until && at >= window.from));
         if is_within {
-            self.found.instances.push(Instance { event, start, end, at });
+            self.found.instances.push(EventInstance { event, start, end, at });
         }
     }
 }

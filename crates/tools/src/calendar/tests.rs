@@ -1,25 +1,25 @@
-//! Calendars from everywhere, and what they must not do.
+//! Calendars from many producers, and hostile ones.
 
 mod hostile;
 mod reference;
 mod tool;
 
 use super::event;
-use super::recur::{Budget, STEPS_MAX};
-use super::series::{Instances, Window, instances};
+use super::rrule_expansion::{ExpansionBudget, STEPS_MAX};
+use super::series::{EventInstances, TimeWindow, instances};
 use jiff::tz::TimeZone;
 
-/// Returns what takes place in a calendar between two moments, one line each.
+/// Returns the events of a calendar between two instants, one line each.
 fn shown(text: &str, home: &str, from: &str, to: &str) -> Vec<String> {
     let home = TimeZone::get(home).unwrap();
     let contents = event::read(text, &home).unwrap();
-    let window = Window { from: from.parse().unwrap(), to: to.parse().unwrap() };
-    lines(&instances(&contents.events, window, &home, &mut Budget::new(STEPS_MAX)), &home)
+    let window = TimeWindow { from: from.parse().unwrap(), to: to.parse().unwrap() };
+    lines(&instances(&contents.events, window, &home, &mut ExpansionBudget::new(STEPS_MAX)), &home)
 }
 
-fn lines(found: &Instances<'_>, home: &TimeZone) -> Vec<String> {
+fn lines(found: &EventInstances<'_>, home: &TimeZone) -> Vec<String> {
     assert!(!found.cut);
-    let line = |instance: &super::series::Instance<'_>| {
+    let line = |instance: &super::series::EventInstance<'_>| {
         let (kind, start, end) = match instance.start.is_day() {
             true => ("day", instance.start.wall.date().to_string(), instance.end.wall.date().to_string()),
             false => ("time", instance.at.to_string(), instance.end.instant(home).unwrap().to_string()),

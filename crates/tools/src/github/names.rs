@@ -1,4 +1,4 @@
-//! Names on GitHub, checked once: what passes can stand in an address.
+//! Validated names on GitHub, safe to use in a URL path.
 
 use portcullis_core::ToolError;
 use portcullis_core::json::printable;
@@ -10,53 +10,53 @@ const REPOSITORY_CHARS_MAX: usize = 100;
 
 /// A repository, by owner and name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Repository {
+pub(super) struct RepositoryName {
     pub(super) owner: String,
     pub(super) name: String,
 }
 
-impl Repository {
-    pub(super) fn parse(owner: &str, name: &str) -> Result<Repository, ToolError> {
+impl RepositoryName {
+    pub(super) fn parse(owner: &str, name: &str) -> Result<RepositoryName, ToolError> {
         if !is_owner(owner) {
-            let told = format!(
+            let message = format!(
                 "invalid arguments: `owner` is `{}`, expected letters, digits and single hyphens, at most {OWNER_CHARS_MAX}",
                 printable(owner)
             );
-            return Err(ToolError::invalid_args(told)
+            return Err(ToolError::invalid_args(message)
                 .hint("give the owner and the repository apart, like `octocat` and `hello-world`"));
         }
         if !is_repository(name) {
-            let told = format!(
+            let message = format!(
                 "invalid arguments: `repo` is `{}`, expected letters, digits, `-`, `_` and `.`, at most {REPOSITORY_CHARS_MAX}",
                 printable(name)
             );
-            return Err(ToolError::invalid_args(told)
+            return Err(ToolError::invalid_args(message)
                 .hint("give the owner and the repository apart, like `octocat` and `hello-world`"));
         }
-        Ok(Repository { owner: owner.to_owned(), name: name.to_owned() })
+        Ok(RepositoryName { owner: owner.to_owned(), name: name.to_owned() })
     }
 
-    /// Returns whether `pattern` (`owner/name` or `owner/*`) means it. GitHub does not tell cases apart.
-    pub(super) fn is_meant_by(&self, pattern: &str) -> bool {
+    /// Returns whether `pattern` (`owner/name` or `owner/*`) matches. GitHub ignores case.
+    pub(super) fn matches_pattern(&self, pattern: &str) -> bool {
         let Some((owner, name)) = pattern.split_once('/') else { return false };
         owner.eq_ignore_ascii_case(&self.owner) && (name == "*" || name.eq_ignore_ascii_case(&self.name))
     }
 }
 
-impl fmt::Display for Repository {
+impl fmt::Display for RepositoryName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.owner, self.name)
     }
 }
 
-/// Returns whether a text can name a user or an organization. Those that a company manages end with `_` and its short name.
+/// Returns whether a text is a user or organization name. Managed users end with `_` and the company's short code.
 pub(super) fn is_owner(text: &str) -> bool {
     let (name, company) = match text.split_once('_') {
         Some((name, company)) => (name, Some(company)),
         None => (text, None),
     };
     let is_plain = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    // Parts between hyphens: none at the ends, none twice.
+    // No hyphen at the ends, and no two in a row.
     text.len() <= OWNER_CHARS_MAX && name.split('-').all(is_plain) && company.is_none_or(is_plain)
 }
 
@@ -68,7 +68,7 @@ fn is_repository(text: &str) -> bool {
         && !text.to_ascii_lowercase().ends_with(".git")
 }
 
-/// Returns whether a text is an entry of the list of repositories that may be used: `owner/name` or `owner/*`.
+/// Returns whether a text is a valid entry of the repository allowlist: `owner/name` or `owner/*`.
 pub fn is_repository_pattern(text: &str) -> bool {
     text.split_once('/').is_some_and(|(owner, name)| is_owner(owner) && (name == "*" || is_repository(name)))
 }
@@ -120,7 +120,7 @@ mod tests {
         ] {
             assert!(!is_repository(name), "{name}");
         }
-        let repository = Repository::parse("Octocat", "Hello").unwrap();
+        let repository = RepositoryName::parse("Octocat", "Hello").unwrap();
         for (pattern, meant) in [
             ("octocat/hello", true),
             ("octocat/*", true),
@@ -128,7 +128,7 @@ mod tests {
             ("octo/*", false),
             ("*/*", false),
         ] {
-            assert_eq!(repository.is_meant_by(pattern), meant, "{pattern}");
+            assert_eq!(repository.matches_pattern(pattern), meant, "{pattern}");
         }
         for (pattern, good) in
             [("a/b", true), ("a/*", true), ("*/b", false), ("a", false), ("a/b/c", false), ("a/b*", false)]

@@ -1,47 +1,47 @@
-//! What GitHub means when it does not do what it was asked.
+//! Maps GitHub's error responses to tool errors.
 
-use super::names::Repository;
+use super::names::RepositoryName;
 use portcullis_core::json::printable;
 use portcullis_core::{ErrorKind, ToolError};
 use portcullis_egress::{HeaderMap, reason};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// What GitHub asks for where it does not say how long to wait.
+/// The wait for a secondary rate limit without `Retry-After`.
 const SECONDARY_WAIT: Duration = Duration::from_secs(60);
-/// Faults of one request that are told.
+/// Validation errors that are reported.
 const FAULTS_MAX: usize = 10;
 
-/// What was asked for.
+/// The operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum IssueOperation {
     Listing,
     Creating,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct GithubErrorBody {
     message: String,
     errors: Vec<serde_json::Value>,
 }
 
-/// An answer that is not the one that was wanted.
-pub(super) struct Refused<'a> {
+/// An error response.
+pub(super) struct GithubRefusal<'a> {
     pub(super) status: u16,
     pub(super) headers: &'a HeaderMap,
     pub(super) body: &'a [u8],
-    pub(super) repository: &'a Repository,
-    pub(super) doing: Doing,
-    /// The secret that the token is in.
+    pub(super) repository: &'a RepositoryName,
+    pub(super) doing: IssueOperation,
+    /// The name of the token's secret.
     pub(super) token: &'a str,
     /// Since the epoch.
     pub(super) now: Duration,
 }
 
-impl Refused<'_> {
-    pub(super) fn told(&self) -> ToolError {
-        let said: Said = serde_json::from_slice(self.body).unwrap_or_default();
+impl GithubRefusal<'_> {
+    pub(super) fn to_tool_error(&self) -> ToolError {
+        let said: GithubErrorBody = serde_json::from_slice(self.body).unwrap_or_default();
         let repository = self.repository;
         match self.status {
             401 => ToolError::denied("GitHub does not accept the token").hint(format!(
@@ -51,10 +51,10 @@ impl Refused<'_> {
             403 | 429 => self.forbidden(&said),
             404 => ToolError::new(ErrorKind::NotFound, format!("repository `{repository}` not found")).hint(
                 match self.doing {
-                    Doing::Listing => {
+                    IssueOperation::Listing => {
                         "check the spelling; a private repository looks the same to a token that may not see it"
                     }
-                    Doing::Creating => {
+                    IssueOperation::Creating => {
                         "check the spelling; a private repository, or one where the token may not create issues, looks the same"
                     }
                 },
@@ -65,7 +65,7 @@ impl Refused<'_> {
                 .hint("correct what is named; labels, users and milestones must exist in the repository"),
             451 => ToolError::denied(format!("`{repository}` is not available for legal reasons"))
                 .hint("choose another repository"),
-            500.. => self.troubled(),
+            500.. => self.server_error(),
             status => ToolError::new(ErrorKind::Upstream, format!("GitHub answered {status}{}", reason(status)))
                 .hint("check owner and repository; the repository may have moved"),
         }
@@ -79,8 +79,8 @@ impl Refused<'_> {
         self.header(name)?.trim().parse().ok().map(Duration::from_secs)
     }
 
-    /// One status for three things: too much, too fast, and not allowed.
-    fn forbidden(&self, said: &Said) -> ToolError {
+    /// 403 and 429 mean rate limit, secondary rate limit or missing permission.
+    fn forbidden(&self, said: &GithubErrorBody) -> ToolError {
         let text = said.message.to_ascii_lowercase();
         let wait = self.seconds("retry-after");
         if self.header("x-ratelimit-remaining") == Some("0") {
@@ -113,35 +113,35 @@ impl Refused<'_> {
                 .hint("choose another repository");
         }
         let what = match self.doing {
-            Doing::Listing => "read issues",
-            Doing::Creating => "create issues",
+            IssueOperation::Listing => "read issues",
+            IssueOperation::Creating => "create issues",
         };
         let needed = self.header("x-accepted-github-permissions").unwrap_or(match self.doing {
-            Doing::Listing => "issues=read",
-            Doing::Creating => "issues=write",
+            IssueOperation::Listing => "issues=read",
+            IssueOperation::Creating => "issues=write",
         });
         ToolError::denied(format!("the token may not {what} in `{repository}`"))
             .hint(format!("tell the user: the token needs the permission `{}`", printable(needed)))
     }
 
-    fn troubled(&self) -> ToolError {
+    fn server_error(&self) -> ToolError {
         let error = ToolError::new(
             ErrorKind::Upstream,
             format!("GitHub has a problem: it answered {}{}", self.status, reason(self.status)),
         );
         match self.doing {
-            Doing::Listing => error.hint("try again in a minute"),
-            Doing::Creating => error.hint(UNSURE),
+            IssueOperation::Listing => error.hint("try again in a minute"),
+            IssueOperation::Creating => error.hint(UNSURE),
         }
     }
 }
 
-/// For whoever does not know whether something was created.
+/// A hint for an unknown outcome.
 pub(super) const UNSURE: &str =
     "the issue may have been created all the same: look with `github_list_issues` before you try again";
 
-/// Says what is wrong with what was sent, field by field.
-fn faults(said: &Said) -> String {
+/// Returns the validation errors by field.
+fn faults(said: &GithubErrorBody) -> String {
     let fault = |fault: &serde_json::Value| match fault {
         serde_json::Value::String(text) => printable(text),
         fault => {

@@ -1,28 +1,28 @@
-//! One prompt file: front matter, and a text with places for arguments.
+//! Parses one prompt file: front matter, and text with placeholders.
 
 use portcullis_core::{PromptArgument, PromptDef};
 use serde::Deserialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How long the name of a prompt or an argument may be; clients show it in menus.
+/// Length of a prompt or argument name; clients show it in menus.
 const NAME_BYTES_MAX: usize = 64;
-/// How many arguments a prompt may have.
+/// Arguments of a prompt.
 const ARGUMENTS_MAX: usize = 20;
-/// The line before and after the front matter.
+/// The delimiter of the front matter.
 const FENCE: &str = "---";
 
-/// A prompt as it was written.
+/// A parsed prompt.
 #[derive(Debug, PartialEq)]
-pub(super) struct Prompt {
+pub(super) struct PromptFile {
     pub(super) definition: Arc<PromptDef>,
-    /// Values to propose, by argument. Others are taken too.
+    /// Completion values by argument. Other values are accepted too.
     pub(super) values: HashMap<String, Vec<String>>,
-    pieces: Vec<Piece>,
+    pieces: Vec<PromptPiece>,
 }
 
 #[derive(Debug, PartialEq)]
-enum Piece {
+enum PromptPiece {
     Text(String),
     Argument(String),
 }
@@ -47,16 +47,16 @@ struct WrittenArgument {
     values: Vec<String>,
 }
 
-impl Prompt {
-    /// Reads a prompt file, or says what is wrong with it.
-    pub(super) fn parse(name: &str, text: &str) -> Result<Prompt, String> {
+impl PromptFile {
+    /// Parses a prompt file, or returns what is wrong with it.
+    pub(super) fn parse(name: &str, text: &str) -> Result<PromptFile, String> {
         if !is_name(name) {
             return Err(format!("the name must have 1 to {NAME_BYTES_MAX} letters, digits, `-`, `_` or `.`"));
         }
         let (front_matter, body) = split(text)?;
         let front_matter = match front_matter {
             None => FrontMatter::default(),
-            // Errors go to a log line, where a picture of the source has no room.
+            // Errors go to a log line, which has no room for a source snippet.
             Some(yaml) => {
                 let options = serde_saphyr::options! { with_snippet: false };
                 serde_saphyr::from_str_with_options(yaml, options).map_err(|error| error.to_string())?
@@ -79,7 +79,7 @@ impl Prompt {
         }
         let pieces = pieces(body);
         for piece in &pieces {
-            if let Piece::Argument(used) = piece
+            if let PromptPiece::Argument(used) = piece
                 && !arguments.iter().any(|argument| argument.name == *used)
             {
                 return Err(format!("`{{{{{used}}}}}` is in the text, but not among `arguments`"));
@@ -97,14 +97,14 @@ impl Prompt {
             values.insert(name.clone(), proposed);
             definition.arguments.push(PromptArgument { name, description, required });
         }
-        Ok(Prompt { definition: Arc::new(definition), values, pieces })
+        Ok(PromptFile { definition: Arc::new(definition), values, pieces })
     }
 
-    /// Returns the text with every argument in its place. What an argument holds is not looked at again.
+    /// Renders the text. Placeholders within arguments are not expanded.
     pub(super) fn fill<'a>(&self, value_of: impl Fn(&str) -> &'a str) -> String {
         let texts = self.pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => text.as_str(),
-            Piece::Argument(name) => value_of(name),
+            PromptPiece::Text(text) => text.as_str(),
+            PromptPiece::Argument(name) => value_of(name),
         });
         texts.collect()
     }
@@ -115,7 +115,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// Splits a file into its front matter, if it has one, and its text.
+/// Splits a file into front matter, if any, and text.
 fn split(text: &str) -> Result<(Option<&str>, &str), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
@@ -133,16 +133,16 @@ fn split(text: &str) -> Result<(Option<&str>, &str), String> {
     Err("the front matter has no end; expected a line `---`".to_owned())
 }
 
-/// Cuts a text at its `{{name}}`s. Braces around anything else are text.
-fn pieces(body: &str) -> Vec<Piece> {
+/// Splits a text at its `{{name}}` placeholders. Braces around anything else are text.
+fn pieces(body: &str) -> Vec<PromptPiece> {
     let (mut pieces, mut text, mut rest) = (Vec::new(), String::new(), body);
     while let Some((before, after)) = rest.split_once("{{") {
         let place = after.split_once("}}").filter(|(name, _)| is_name(name.trim()));
         text.push_str(before);
         match place {
             Some((name, after)) => {
-                pieces.push(Piece::Text(std::mem::take(&mut text)));
-                pieces.push(Piece::Argument(name.trim().to_owned()));
+                pieces.push(PromptPiece::Text(std::mem::take(&mut text)));
+                pieces.push(PromptPiece::Argument(name.trim().to_owned()));
                 rest = after;
             }
             None => {
@@ -152,7 +152,7 @@ fn pieces(body: &str) -> Vec<Piece> {
         }
     }
     text.push_str(rest);
-    pieces.push(Piece::Text(text));
+    pieces.push(PromptPiece::Text(text));
     pieces
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn filled(text: &str) -> String {
-        let prompt = Prompt::parse("test", text).unwrap();
+        let prompt = PromptFile::parse("test", text).unwrap();
         prompt.fill(|name| if name == "a" { "{{b}}" } else { "2" })
     }
 
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_mistake_is_named() {
-        let check = |name: &str, text: &str| Prompt::parse(name, text).unwrap_err();
+        let check = |name: &str, text: &str| PromptFile::parse(name, text).unwrap_err();
         let errors = [
             check("a b", "x"),
             check("p", ""),
@@ -216,7 +216,7 @@ mod tests {
             let alias = format!("*x{}", level - 1);
             yaml += &format!("x{level}: &x{level} [{}]\n", vec![alias; 9].join(", "));
         }
-        assert!(Prompt::parse("p", &format!("{yaml}---\ntext")).is_err());
-        assert!(Prompt::parse("p", &format!("---\ntitle: {}\n---\ntext", "[".repeat(100_000))).is_err());
+        assert!(PromptFile::parse("p", &format!("{yaml}---\ntext")).is_err());
+        assert!(PromptFile::parse("p", &format!("---\ntitle: {}\n---\ntext", "[".repeat(100_000))).is_err());
     }
 }

@@ -1,6 +1,6 @@
 use super::*;
-use crate::testing::{Hub, hear};
-use portcullis_core::CompletionOf;
+use crate::testing::{ToolsFixture, hear};
+use portcullis_core::CompletionRef;
 use serde_json::json;
 use std::fs;
 
@@ -18,8 +18,8 @@ arguments:
 Review this {{language}} code. {{focus}}
 ";
 
-fn hub() -> Hub {
-    Hub::with(|folder| {
+fn hub() -> ToolsFixture {
+    ToolsFixture::with(|folder| {
         let prompts = folder.join("prompts");
         fs::create_dir(&prompts).unwrap();
         fs::write(prompts.join("review.md"), REVIEW).unwrap();
@@ -29,7 +29,7 @@ fn hub() -> Hub {
     })
 }
 
-fn names(hub: &Hub) -> Vec<String> {
+fn names(hub: &ToolsFixture) -> Vec<String> {
     hub.gate.prompts(&hub.caller()).unwrap().iter().map(|prompt| prompt.name.clone()).collect()
 }
 
@@ -66,34 +66,34 @@ async fn a_file_is_a_prompt() {
 #[tokio::test]
 async fn values_are_proposed() {
     let hub = hub();
-    let review = || CompletionOf::Prompt("review".to_owned());
+    let review = || CompletionRef::Prompt("review".to_owned());
     assert_eq!(hub.complete(review(), "language", "ru").await, ["Rust", "Ruby"]);
     assert_eq!(hub.complete(review(), "focus", "").await, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn a_change_of_the_folder_is_seen() {
-    let hub = Hub::new();
+    let hub = ToolsFixture::new();
     assert_eq!(names(&hub), Vec::<String>::new(), "no folder, no prompts");
     let mut changes = hub.gate.subscribe();
 
     fs::create_dir(hub.prompts()).unwrap();
     fs::write(hub.prompts().join("hello.md"), "Say hello.").unwrap();
-    hear(&mut changes, Change::Prompts).await;
+    hear(&mut changes, CatalogChange::Prompts).await;
     assert_eq!(names(&hub), ["hello"]);
 
     fs::write(hub.prompts().join("bye.md"), "Say goodbye.").unwrap();
-    hear(&mut changes, Change::Prompts).await;
+    hear(&mut changes, CatalogChange::Prompts).await;
     assert_eq!(names(&hub), ["bye", "hello"]);
 
     fs::remove_dir_all(hub.prompts()).unwrap();
-    hear(&mut changes, Change::Prompts).await;
-    // The files go one by one, so the first news may come before the last is gone.
+    hear(&mut changes, CatalogChange::Prompts).await;
+    // Files are removed one by one, so the first notification may come before the last removal.
     while !names(&hub).is_empty() {
-        hear(&mut changes, Change::Prompts).await;
+        hear(&mut changes, CatalogChange::Prompts).await;
     }
     fs::create_dir(hub.prompts()).unwrap();
     fs::write(hub.prompts().join("again.md"), "Once more.").unwrap();
-    hear(&mut changes, Change::Prompts).await;
+    hear(&mut changes, CatalogChange::Prompts).await;
     assert_eq!(names(&hub), ["again"]);
 }

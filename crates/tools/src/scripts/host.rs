@@ -1,24 +1,25 @@
-//! What a running script asks the hub for, held against what it was granted.
+//! Serves the requests of a running script (HTTP, tools, secrets) within its grants.
 
 use super::ScriptsConfig;
 use portcullis_core::{
-    Answers, Arguments, Ask, AskKind, AskRefused, BoxFuture, Call, CallCtx, ContentBody, LogMessage, Output,
-    Pattern, Peer, Progress, Question, Target, ToolError, ToolOutput,
+    Arguments, BoxFuture, Call, CallCtx, ContentBody, InputRefusal, InputRequest, InputRequestKind,
+    InputResponses, KeyedInputRequest, LogMessage, Output, Pattern, Peer, Progress, Target, ToolError,
+    ToolOutput,
 };
-use portcullis_egress::{Escape, Fill, Method, SecretRef, Url, header};
-use portcullis_script::{Host, HttpAnswer, HttpAsk, Piece, Refusal};
-use portcullis_store::scripts::Capabilities;
+use portcullis_egress::{HttpMethod, SecretEscaping, SecretRef, SecretTemplate, Url, header};
+use portcullis_script::{HostFunctions, HostRefusal, ScriptHttpRequest, ScriptHttpResponse, TextPiece};
+use portcullis_store::scripts::ScriptPermissions;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How much of an answer a script gets.
+/// Size of a response body.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 const HEADERS_MAX: usize = 64;
 const HEADERS_ANSWERED_MAX: usize = 100;
-/// Headers that say how a message is sent. The client sees to those.
+/// Hop-by-hop and framing headers, which the HTTP client sets.
 const OWN_HEADERS: [&str; 8] = [
     "host",
     "content-length",
@@ -33,39 +34,43 @@ const OWN_HEADERS: [&str; 8] = [
 pub(super) struct ScriptHost<'a> {
     call: &'a Call,
     config: &'a ScriptsConfig,
-    granted: Capabilities,
+    granted: ScriptPermissions,
     tools: Option<Pattern>,
 }
 
-fn refused(code: &str, message: impl Into<String>) -> Refusal {
-    Refusal { code: code.to_owned(), message: message.into() }
+fn refused(code: &str, message: impl Into<String>) -> HostRefusal {
+    HostRefusal { code: code.to_owned(), message: message.into() }
 }
 
-fn told(what: &str, error: &ToolError) -> Refusal {
+fn host_refusal(what: &str, error: &ToolError) -> HostRefusal {
     let hints: String = error.hints.iter().map(|hint| format!("; {hint}")).collect();
     refused(error.kind.code(), format!("{what}: {}{hints}", error.message))
 }
 
 impl<'a> ScriptHost<'a> {
-    pub(super) fn new(call: &'a Call, config: &'a ScriptsConfig, granted: Capabilities) -> ScriptHost<'a> {
+    pub(super) fn new(
+        call: &'a Call,
+        config: &'a ScriptsConfig,
+        granted: ScriptPermissions,
+    ) -> ScriptHost<'a> {
         let tools: Vec<&String> = granted.tools.iter().collect();
-        // Without any, not even a pattern that matches nothing by mistake.
+        // No grants, no pattern: an empty pattern must not match by mistake.
         let tools = if tools.is_empty() { None } else { Pattern::new(&tools).ok() };
         ScriptHost { call, config, granted, tools }
     }
 
-    fn fill(&self, pieces: Vec<Piece>) -> Result<Fill, Refusal> {
-        let mut fill = Fill::text("");
+    fn fill(&self, pieces: Vec<TextPiece>) -> Result<SecretTemplate, HostRefusal> {
+        let mut fill = SecretTemplate::text("");
         for piece in pieces {
             fill = match piece {
-                Piece::Text(text) => fill.then_text(text),
-                Piece::Secret(name) => fill.then_secret(self.handle(&name)?),
+                TextPiece::Text(text) => fill.then_text(text),
+                TextPiece::Secret(name) => fill.then_secret(self.handle(&name)?),
             };
         }
         Ok(fill)
     }
 
-    fn handle(&self, name: &str) -> Result<SecretRef, Refusal> {
+    fn handle(&self, name: &str) -> Result<SecretRef, HostRefusal> {
         let handle = format!("secret:{name}").parse::<SecretRef>().ok();
         handle.filter(|_| self.granted.secrets.contains(name)).ok_or_else(|| {
             refused(
@@ -75,20 +80,20 @@ impl<'a> ScriptHost<'a> {
         })
     }
 
-    async fn send(&self, ask: HttpAsk) -> Result<HttpAnswer, Refusal> {
+    async fn send(&self, ask: ScriptHttpRequest) -> Result<ScriptHttpResponse, HostRefusal> {
         let bad = |message: String| refused("invalid_args", format!("http: {message}"));
         if self.granted.hosts.is_empty() {
             return Err(refused("denied", "http: this script was granted no hosts"));
         }
-        let method = Method::parse(&ask.method);
+        let method = HttpMethod::parse(&ask.method);
         let method = method.ok_or_else(|| {
-            bad(format!("`{}` is no method", portcullis_core::json::printable(&ask.method)))
+            bad(format!("`{}` is not a supported method", portcullis_core::json::printable(&ask.method)))
         })?;
         let (mut url, mut handles) = (String::new(), Vec::new());
         for piece in ask.url {
             match piece {
-                Piece::Text(text) => url.push_str(&text),
-                Piece::Secret(name) => {
+                TextPiece::Text(text) => url.push_str(&text),
+                TextPiece::Secret(name) => {
                     let handle = self.handle(&name)?;
                     url.push_str(&handle.to_string());
                     handles.push(handle);
@@ -96,7 +101,7 @@ impl<'a> ScriptHost<'a> {
             }
         }
         let host = Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_ascii_lowercase));
-        let host = host.ok_or_else(|| bad("the address is none of the web".to_owned()))?;
+        let host = host.ok_or_else(|| bad("the URL has no host".to_owned()))?;
         let host_refused = |host: &str| {
             refused(
                 "denied",
@@ -110,7 +115,7 @@ impl<'a> ScriptHost<'a> {
             return Err(host_refused(&host));
         }
         let granted = self.granted.clone();
-        let egress = (self.config.egress)().map_err(|error| told("http", &error))?;
+        let egress = (self.config.egress)().map_err(|error| host_refusal("http", &error))?;
         let mut request =
             egress.request(method, &url).only_hosts(Arc::new(move |host| granted.has_host(host)));
         request = request.bytes_max(BODY_BYTES_MAX).cancelled_by(&self.call.ctx.cancel);
@@ -124,13 +129,14 @@ impl<'a> ScriptHost<'a> {
         for (name, value) in ask.headers {
             let lower = name.to_ascii_lowercase();
             let known = header::HeaderName::from_bytes(lower.as_bytes());
-            let known = known
-                .map_err(|_| bad(format!("`{}` is no header", portcullis_core::json::printable(&name))))?;
+            let known = known.map_err(|_| {
+                bad(format!("`{}` is not a header name", portcullis_core::json::printable(&name)))
+            })?;
             if OWN_HEADERS.contains(&lower.as_str()) {
                 return Err(bad(format!("header `{lower}` is set by the hub")));
             }
             match value.as_slice() {
-                [Piece::Text(text)] if lower == "content-type" => content_type = Some(text.clone()),
+                [TextPiece::Text(text)] if lower == "content-type" => content_type = Some(text.clone()),
                 _ => request = request.header(known, self.fill(value)?),
             }
         }
@@ -139,17 +145,17 @@ impl<'a> ScriptHost<'a> {
             let content_type = content_type.unwrap_or_else(|| usual.to_owned());
             let is_form = content_type.starts_with("application/x-www-form-urlencoded");
             let escape = match (ask.json || content_type.contains("json"), is_form) {
-                (true, _) => Escape::Json,
-                (false, true) => Escape::Percent,
-                (false, false) => Escape::AsIs,
+                (true, _) => SecretEscaping::Json,
+                (false, true) => SecretEscaping::Percent,
+                (false, false) => SecretEscaping::AsIs,
             };
             request = request.body(content_type, self.fill(body)?, escape);
         }
-        let fetched = request.send().await.map_err(|error| told("http", &ToolError::from(error)))?;
+        let fetched = request.send().await.map_err(|error| host_refusal("http", &ToolError::from(error)))?;
         let headers = fetched.headers.iter().take(HEADERS_ANSWERED_MAX).map(|(name, value)| {
             (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
         });
-        Ok(HttpAnswer {
+        Ok(ScriptHttpResponse {
             status: fetched.status,
             url: fetched.final_url.to_string(),
             headers: headers.collect::<BTreeMap<_, _>>(),
@@ -157,7 +163,7 @@ impl<'a> ScriptHost<'a> {
         })
     }
 
-    async fn make_call(&self, name: String, arguments: Box<RawValue>) -> Result<Box<RawValue>, Refusal> {
+    async fn make_call(&self, name: String, arguments: Box<RawValue>) -> Result<Box<RawValue>, HostRefusal> {
         if !self.tools.as_ref().is_some_and(|tools| tools.matches(&name)) {
             let name = portcullis_core::json::printable(&name);
             return Err(refused(
@@ -179,18 +185,22 @@ impl<'a> ScriptHost<'a> {
             }
             Ok(Output::Tool(output)) => Ok(raw(&value_of(output))),
             Ok(Output::Raw(result)) => foreign(&what, &result),
-            Ok(_) => Err(refused("internal", format!("{what}: no result of a tool"))),
-            Err(error) => Err(told(&what, &error)),
+            Ok(_) => Err(refused("internal", format!("{what}: unexpected kind of result"))),
+            Err(error) => Err(host_refusal(&what, &error)),
         }
     }
 }
 
-impl Host for ScriptHost<'_> {
-    fn http(&self, ask: HttpAsk) -> BoxFuture<'_, Result<HttpAnswer, Refusal>> {
+impl HostFunctions for ScriptHost<'_> {
+    fn http(&self, ask: ScriptHttpRequest) -> BoxFuture<'_, Result<ScriptHttpResponse, HostRefusal>> {
         Box::pin(self.send(ask))
     }
 
-    fn tool(&self, name: String, arguments: Box<RawValue>) -> BoxFuture<'_, Result<Box<RawValue>, Refusal>> {
+    fn tool(
+        &self,
+        name: String,
+        arguments: Box<RawValue>,
+    ) -> BoxFuture<'_, Result<Box<RawValue>, HostRefusal>> {
         Box::pin(self.make_call(name, arguments))
     }
 
@@ -215,14 +225,14 @@ fn text_of(output: &ToolOutput) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// What a script gets of a result: the structure, where there is one, else the text.
+/// Returns the structured content of a result, or its text.
 fn value_of(output: ToolOutput) -> Value {
     let text = text_of(&output);
     output.structured.unwrap_or(Value::String(text))
 }
 
-/// The same of a result that another server wrote.
-fn foreign(what: &str, result: &RawValue) -> Result<Box<RawValue>, Refusal> {
+/// The same for the result of an upstream server.
+fn foreign(what: &str, result: &RawValue) -> Result<Box<RawValue>, HostRefusal> {
     let result: Value = serde_json::from_str(result.get())
         .map_err(|error| refused("upstream", format!("{what}: {error}")))?;
     let texts =
@@ -237,8 +247,8 @@ fn foreign(what: &str, result: &RawValue) -> Result<Box<RawValue>, Refusal> {
     }
 }
 
-/// The client, as far as a call of a script's may talk to it. It cannot be asked by ending the round: a script that has
-/// begun is not begun again.
+/// The client, as seen by a call of a script. It cannot be asked by ending the round, because a started script
+/// cannot be started again.
 struct ScriptPeer(Arc<dyn Peer>);
 
 impl Peer for ScriptPeer {
@@ -248,19 +258,19 @@ impl Peer for ScriptPeer {
         self.0.log(message);
     }
 
-    fn ask(&self, questions: Vec<Question>) -> BoxFuture<'_, Result<Answers, AskRefused>> {
-        let kind = questions.first().map_or(AskKind::Elicit, |question| question.ask.kind);
+    fn ask(&self, questions: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
+        let kind = questions.first().map_or(InputRequestKind::Elicit, |question| question.ask.kind);
         if self.0.round().is_some() {
-            return Box::pin(async move { Err(AskRefused::NotOffered(kind)) });
+            return Box::pin(async move { Err(InputRefusal::NotOffered(kind)) });
         }
         self.0.ask(questions)
     }
 
-    fn offers(&self, kind: AskKind) -> bool {
+    fn offers(&self, kind: InputRequestKind) -> bool {
         self.0.round().is_none() && self.0.offers(kind)
     }
 
-    fn accepts(&self, ask: &Ask) -> bool {
+    fn accepts(&self, ask: &InputRequest) -> bool {
         self.0.round().is_none() && self.0.accepts(ask)
     }
 
@@ -268,7 +278,7 @@ impl Peer for ScriptPeer {
         self.0.session()
     }
 
-    fn gone(&self) -> BoxFuture<'_, ()> {
-        self.0.gone()
+    fn disconnected(&self) -> BoxFuture<'_, ()> {
+        self.0.disconnected()
     }
 }

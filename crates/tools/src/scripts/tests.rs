@@ -1,17 +1,23 @@
 use super::*;
 use portcullis_core::SystemClock;
-use portcullis_script::{PoolSettings, Strictness};
+use portcullis_script::{PoolSettings, SandboxStrictness};
 use std::path::Path;
 
-fn config(exec: Capabilities) -> ScriptsConfig {
+fn config(exec: ScriptPermissions) -> ScriptsConfig {
     let nowhere = Path::new("/nonexistent");
     ScriptsConfig {
-        scripts: Arc::new(Scripts::open(nowhere, nowhere, Vec::new(), Arc::new(SystemClock))),
-        pool: Pool::new(PoolSettings {
+        scripts: Arc::new(ScriptStore::open(
+            nowhere,
+            nowhere,
+            &portcullis_store::open_in_memory(&[]).unwrap(),
+            Vec::new(),
+            Arc::new(SystemClock),
+        )),
+        pool: WorkerPool::new(PoolSettings {
             program: "/nonexistent".into(),
             arguments: Vec::new(),
             memory_bytes_max: 1,
-            strictness: Strictness::Required,
+            strictness: SandboxStrictness::Required,
             warm: 0,
             running_max: 1,
             idle: Duration::from_secs(1),
@@ -24,31 +30,42 @@ fn config(exec: Capabilities) -> ScriptsConfig {
     }
 }
 
-fn effects(exec: Capabilities) -> Vec<(String, Effect, Reach, Unruled)> {
+fn effects(exec: ScriptPermissions) -> Vec<(String, Effect, Reach, DefaultDecision)> {
     let catalog = family(&config(exec)).catalog();
-    catalog.tools.iter().map(|tool| (tool.name.clone(), tool.effect, tool.reach, tool.unruled)).collect()
+    catalog
+        .tools
+        .iter()
+        .map(|tool| (tool.name.clone(), tool.effect, tool.reach, tool.default_decision))
+        .collect()
 }
 
 #[test]
 fn what_code_may_do_is_said_of_it() {
-    let plain = effects(Capabilities::default());
-    assert_eq!(plain[2], ("script_exec".to_owned(), Effect::Read, Reach::Local, Unruled::ByEffect));
-    assert_eq!(plain[1], ("script_run".to_owned(), Effect::Destroy, Reach::Outside, Unruled::Reviewed));
-    let granted = effects(Capabilities { tools: ["x".to_owned()].into(), ..Capabilities::default() });
-    assert_eq!(granted[2], ("script_exec".to_owned(), Effect::Destroy, Reach::Outside, Unruled::ByEffect));
+    let plain = effects(ScriptPermissions::default());
+    assert_eq!(plain[2], ("script_exec".to_owned(), Effect::Read, Reach::Local, DefaultDecision::ByEffect));
+    assert_eq!(
+        plain[1],
+        ("script_run".to_owned(), Effect::Destroy, Reach::Outside, DefaultDecision::Reviewed)
+    );
+    let granted =
+        effects(ScriptPermissions { tools: ["x".to_owned()].into(), ..ScriptPermissions::default() });
+    assert_eq!(
+        granted[2],
+        ("script_exec".to_owned(), Effect::Destroy, Reach::Outside, DefaultDecision::ByEffect)
+    );
 }
 
 #[test]
 fn a_script_that_waits_is_told_in_the_words_of_the_contract() {
-    let waits = |state| not_runnable(NotRunnable::Waits { name: "x".parse().unwrap(), state });
+    let waits = |state| not_runnable(RunRefusal::Waits { name: "x".parse().unwrap(), state });
     let said = "Script 'x.star' is pending approval. An administrator must review and approve this script before it can be executed.";
-    let pending = waits(State::Pending);
+    let pending = waits(ScriptState::Pending);
     assert_eq!(
         (pending.message.as_str(), pending.hints.len(), pending.kind),
         (said, 0, ErrorKind::NeedsApproval)
     );
-    assert_eq!(waits(State::Changed).message, said);
-    let rejected = not_runnable(NotRunnable::Rejected {
+    assert_eq!(waits(ScriptState::Changed).message, said);
+    let rejected = not_runnable(RunRefusal::Rejected {
         name: "x".parse().unwrap(),
         by: "somebody".to_owned(),
         reason: Some("no\u{202e}".to_owned()),
@@ -58,19 +75,20 @@ fn a_script_that_waits_is_told_in_the_words_of_the_contract() {
 
 #[test]
 fn a_fault_is_told_with_its_place() {
-    let fault = Fault {
+    let fault = ScriptDiagnostic {
         message: "boom".to_owned(),
         line: Some(3),
         column: Some(5),
         excerpt: Some("   3 |     x".to_owned()),
         code: None,
     };
-    let error = failed("script `x.star`", ErrorKind::Upstream, Failure::Script(fault, "seen\n".to_owned()));
+    let error =
+        failed("script `x.star`", ErrorKind::Upstream, ScriptFailure::Script(fault, "seen\n".to_owned()));
     assert_eq!(error.message, "script `x.star` failed at line 3, column 5: boom\n   3 |     x");
     assert_eq!(error.hints, ["it printed before: seen\n"]);
-    let late = failed("the code", ErrorKind::InvalidArgs, Failure::Time(Duration::from_secs(2)));
+    let late = failed("the code", ErrorKind::InvalidArgs, ScriptFailure::Time(Duration::from_secs(2)));
     assert_eq!(
         (late.kind, late.message.as_str()),
-        (ErrorKind::Timeout, "the script did not end within 2000 ms")
+        (ErrorKind::Timeout, "the script timed out after 2000 ms")
     );
 }

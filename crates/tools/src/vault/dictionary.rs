@@ -1,23 +1,23 @@
-//! Every word of a vault once, as a number.
+//! Term dictionary of the index: every distinct word as a number.
 
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
 
-/// Numbers take 26 bits, so that a number and how often it occurs fit into one word of memory.
+/// Term numbers have 26 bits, so that a number and a frequency fit into a `u32`.
 pub(super) const TERMS_MAX: usize = 1 << 26;
 
-/// The words, end to end, with where each begins; and how many notes have each.
+/// The words in one string with their offsets, and the document frequency of each.
 pub(super) struct Dictionary {
     text: String,
     /// One more than there are terms: the end of one is the beginning of the next.
     starts: Vec<u32>,
     notes_with: Vec<u32>,
     places: HashTable<u32>,
-    /// With a secret of its own: a note is a stranger's text, and must not slow down the table.
+    /// Randomly keyed: notes are untrusted text, and must not cause hash collisions (hash flooding).
     hasher: RandomState,
 }
 
-/// A word of the dictionary.
+/// The number of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Term(pub(super) u32);
 
@@ -32,13 +32,13 @@ impl Dictionary {
         }
     }
 
-    /// Returns the number of a word, if it has one.
+    /// Returns the term of a word, if it exists.
     pub(super) fn get(&self, word: &str) -> Option<Term> {
         let found = self.places.find(self.hasher.hash_one(word), |at| self.word(Term(*at)) == word);
         found.copied().map(Term)
     }
 
-    /// Returns the number of a word, which gets one if it has none; nothing if there are too many.
+    /// Returns the term of a word, adding it if needed; `None` if the dictionary is full.
     pub(super) fn add(&mut self, word: &str) -> Option<Term> {
         let hash = self.hasher.hash_one(word);
         if let Some(known) = self.places.find(hash, |at| of(&self.text, &self.starts, *at) == word) {
@@ -58,7 +58,7 @@ impl Dictionary {
         of(&self.text, &self.starts, term.0)
     }
 
-    /// Returns every word that begins so.
+    /// Returns every word with a prefix.
     pub(super) fn beginning_with(&self, prefix: &str) -> impl Iterator<Item = Term> {
         let all = (0..self.len()).filter_map(|at| u32::try_from(at).ok()).map(Term);
         all.filter(move |term| self.notes_with(*term) > 0 && self.word(*term).starts_with(prefix))
@@ -68,7 +68,7 @@ impl Dictionary {
         self.notes_with.get(term.0 as usize).copied().unwrap_or(0)
     }
 
-    /// Counts one note more, or one less, that has this word.
+    /// Adjusts the number of notes that have this word.
     pub(super) fn count(&mut self, term: Term, change: i32) {
         if let Some(count) = self.notes_with.get_mut(term.0 as usize) {
             *count = count.saturating_add_signed(change);
@@ -79,12 +79,12 @@ impl Dictionary {
         self.notes_with.len()
     }
 
-    /// Returns how many words no note has any more.
+    /// Returns the number of words that no note has any more.
     pub(super) fn unused(&self) -> usize {
         self.notes_with.iter().filter(|count| **count == 0).count()
     }
 
-    /// Gives back the room that growing took.
+    /// Releases spare capacity.
     pub(super) fn shrink(&mut self) {
         self.text.shrink_to_fit();
         self.starts.shrink_to_fit();

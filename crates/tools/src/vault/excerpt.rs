@@ -1,32 +1,32 @@
-//! The lines of a note that show why it was found.
+//! Excerpts: the lines of a note that match a query.
 
 use super::query::{Condition, Query};
-use super::words::{Word, each_word, words};
+use super::tokenizer::{FoldedWord, each_word, words};
 
-/// How many lines of one note are shown.
+/// Lines of one note.
 const LINES_MAX: usize = 3;
-/// How much of a line is shown: about as much as a search engine does.
+/// Length of a line: about as much as in a search engine.
 const CHARS_MAX: usize = 240;
-/// How much stands before the first word that was looked for, if the line is long.
+/// Context before the first match in a long line.
 const CHARS_BEFORE: usize = 60;
 
 /// A line of a note.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Line {
-    /// Counted from 1.
+pub(super) struct NoteLine {
+    /// 1-based.
     pub(super) number: usize,
     pub(super) text: String,
 }
 
-/// What is looked for in the lines of a note.
-pub(super) struct Wanted {
+/// The words of a query to find in lines.
+pub(super) struct ExcerptTerms {
     words: Vec<String>,
     beginnings: Vec<String>,
 }
 
-impl Wanted {
-    pub(super) fn of(query: &Query) -> Wanted {
-        let mut wanted = Wanted { words: Vec::new(), beginnings: Vec::new() };
+impl ExcerptTerms {
+    pub(super) fn of(query: &Query) -> ExcerptTerms {
+        let mut wanted = ExcerptTerms { words: Vec::new(), beginnings: Vec::new() };
         for clause in query.clauses.iter().filter(|clause| !clause.excluded) {
             match &clause.condition {
                 Condition::Word(word) => wanted.words.push(word.clone()),
@@ -44,7 +44,7 @@ impl Wanted {
         wanted
     }
 
-    /// Returns which of the wanted words this is, as a bit of its own.
+    /// Returns the bit of a wanted word, or 0.
     fn bit(&self, word: &str) -> u64 {
         let exact = self.words.iter().position(|wanted| wanted == word);
         let place = exact.or_else(|| {
@@ -55,13 +55,13 @@ impl Wanted {
     }
 }
 
-/// Returns the lines with most of the words, in their order; the first line with text if none has any.
-pub(super) fn lines(text: &str, body: usize, wanted: &Wanted) -> Vec<Line> {
+/// Returns the lines with the most matching words, in order; the first line with text if none matches.
+pub(super) fn lines(text: &str, body: usize, wanted: &ExcerptTerms) -> Vec<NoteLine> {
     let mut best: Vec<(u32, usize, &str, usize)> = Vec::new();
     let mut buffer = String::new();
     for (at, line) in text.lines().enumerate() {
         let (mut found, mut first) = (0, None);
-        each_word(line, &mut buffer, |word: Word<'_>| {
+        each_word(line, &mut buffer, |word: FoldedWord<'_>| {
             let bit = wanted.bit(word.folded);
             if bit != 0 {
                 found |= bit;
@@ -70,7 +70,7 @@ pub(super) fn lines(text: &str, body: usize, wanted: &Wanted) -> Vec<Line> {
         });
         let Some(first) = first else { continue };
         let count = found.count_ones();
-        // The earlier of two lines with as many words stays.
+        // Of two lines with equally many words, the earlier one stays.
         if best.len() < LINES_MAX || best.last().is_some_and(|(least, ..)| count > *least) {
             best.truncate(LINES_MAX - usize::from(best.len() == LINES_MAX));
             best.push((count, at, line, first));
@@ -78,12 +78,13 @@ pub(super) fn lines(text: &str, body: usize, wanted: &Wanted) -> Vec<Line> {
         }
     }
     best.sort_by_key(|(_, at, ..)| *at);
-    let shown = best.into_iter().map(|(_, at, line, first)| Line { number: at + 1, text: cut(line, first) });
-    let shown: Vec<Line> = shown.collect();
+    let shown =
+        best.into_iter().map(|(_, at, line, first)| NoteLine { number: at + 1, text: cut(line, first) });
+    let shown: Vec<NoteLine> = shown.collect();
     if shown.is_empty() { first_line(text, body).into_iter().collect() } else { shown }
 }
 
-/// Returns whether these words follow each other somewhere in the text.
+/// Returns whether the text contains these words in a row.
 pub(super) fn has_phrase(text: &str, phrase: &[String]) -> bool {
     let mut latest: std::collections::VecDeque<String> = std::collections::VecDeque::new();
     let mut found = false;
@@ -91,7 +92,7 @@ pub(super) fn has_phrase(text: &str, phrase: &[String]) -> bool {
         if found {
             return;
         }
-        // The text of one that falls out is used again.
+        // Reuses the string that leaves the window.
         let mut kept =
             if latest.len() == phrase.len() { latest.pop_front() } else { None }.unwrap_or_default();
         kept.clear();
@@ -102,14 +103,14 @@ pub(super) fn has_phrase(text: &str, phrase: &[String]) -> bool {
     found
 }
 
-fn first_line(text: &str, body: usize) -> Option<Line> {
+fn first_line(text: &str, body: usize) -> Option<NoteLine> {
     let before = text.get(..body).unwrap_or_default().lines().count();
     let mut lines = text.get(body..).unwrap_or_default().lines().enumerate();
     let (at, line) = lines.find(|(_, line)| !line.trim().is_empty())?;
-    Some(Line { number: before + at + 1, text: cut(line, 0) })
+    Some(NoteLine { number: before + at + 1, text: cut(line, 0) })
 }
 
-/// Returns a line, or the part of a long one around the byte `first`.
+/// Returns a line, truncated around the byte `first` if it is long.
 fn cut(line: &str, first: usize) -> String {
     if line.chars().count() <= CHARS_MAX {
         return line.trim().to_owned();
@@ -128,7 +129,7 @@ mod tests {
 
     fn check(query: &str, text: &str) -> Vec<(usize, String)> {
         let body = super::super::note::Note::parse(text).body;
-        let shown = lines(text, body, &Wanted::of(&Query::parse(query).unwrap()));
+        let shown = lines(text, body, &ExcerptTerms::of(&Query::parse(query).unwrap()));
         shown.into_iter().map(|line| (line.number, line.text)).collect()
     }
 
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn phrases_are_words_in_a_row() {
-        let phrase = |text: &str| super::super::words::words(text);
+        let phrase = |text: &str| super::super::tokenizer::words(text);
         let text = "To be, or not\nto be: that is the question.";
         for (asked, there) in [
             ("to be or", true),

@@ -1,15 +1,15 @@
-//! The program `git`, started so that nothing but git runs.
+//! Runs `git` so that it starts no other program.
 //!
-//! A vault may come from anywhere, with its `.git`. Hooks, helpers and editors are switched off here; settings that could
-//! start a program under a name of their own are refused (`settings.rs`). Nothing of the user's own configuration or
-//! environment reaches it, apart from what ssh needs for an ssh remote.
+//! A vault may come from an untrusted source, including its `.git`. Hooks, helpers and editors are disabled here;
+//! settings that could start a program under a custom key are refused (`settings.rs`). The user's configuration and
+//! environment are not passed on, except what ssh needs for an ssh remote.
 
-mod address;
+mod remote_address;
 mod settings;
 
-pub(super) use address::Kind;
-pub use address::RemoteAddress;
-pub(super) use settings::forbidden;
+pub use remote_address::RemoteAddress;
+pub(super) use remote_address::RemoteScheme;
+pub(super) use settings::is_forbidden;
 
 use portcullis_core::Secret;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -21,15 +21,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-/// The oldest that has all we use (`merge-tree --merge-base`).
+/// The oldest version with everything used here (`merge-tree --merge-base`).
 const OLDEST: (u32, u32) = (2, 40);
-/// The most that git may say: names of many files, and a note.
+/// Output of git: the names of many files, and a note.
 const STDOUT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const STDERR_BYTES_MAX: u64 = 64 * 1024;
-/// How long git gets to clean up after itself.
+/// How long git gets to clean up after SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Settings that hold whatever a repository says. They come last, so they win.
+/// Settings that override the repository's. They come last, so they win.
 const SETTINGS: [(&str, &str); 32] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -39,9 +39,9 @@ const SETTINGS: [(&str, &str); 32] = [
     ("core.pager", "cat"),
     ("core.attributesFile", "/dev/null"),
     ("core.excludesFile", "/dev/null"),
-    // An unknown host or a password would be asked for; nobody is there to answer.
+    // Never prompts for an unknown host or a password.
     ("core.sshCommand", "ssh -oBatchMode=yes"),
-    // Names that other systems would take for `.git`.
+    // Names that other file systems treat as `.git`.
     ("core.protectHFS", "true"),
     ("core.protectNTFS", "true"),
     ("core.quotePath", "false"),
@@ -56,22 +56,22 @@ const SETTINGS: [(&str, &str); 32] = [
     ("log.showSignature", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
-    // An empty one ends the list of all before it.
+    // An empty value clears the list so far.
     ("credential.helper", ""),
     ("protocol.ext.allow", "never"),
     ("http.followRedirects", "false"),
     ("http.proxy", ""),
     ("transfer.credentialsInUrl", "die"),
     ("safe.bareRepository", "explicit"),
-    // Notes are merged line by line under their own names, so that a conflict has one name as well.
+    // No rename detection, so that a conflict has one path.
     ("merge.renames", "false"),
     ("merge.directoryRenames", "false"),
     ("merge.conflictStyle", "merge"),
 ];
 
-/// Why git did not do what it was told.
+/// Why git failed.
 #[derive(Debug, thiserror::Error)]
-pub enum GitProblem {
+pub enum GitError {
     #[error("git is not installed")]
     Missing,
     #[error("git is too old: {0}, at least 2.40 is needed")]
@@ -80,14 +80,14 @@ pub enum GitProblem {
     Start(#[source] std::io::Error),
     #[error("git took longer than {} s", .0.as_secs())]
     Timeout(Duration),
-    #[error("git had more to say than is taken")]
+    #[error("the output of git is too large")]
     TooMuch,
-    /// The text is for the log only: it may name paths and addresses.
+    /// The output is for the log only: it may contain paths and URLs.
     #[error("`git {what}` failed")]
     Failed { what: String, code: Option<i32>, said: String },
-    #[error("the folder has files, but is no git repository")]
+    #[error("the folder has files, but is not a git repository")]
     NotARepository,
-    #[error("`.git` is a link or a file, and is not followed")]
+    #[error("`.git` is a link or a file, which is not supported")]
     Elsewhere,
     #[error("the repository has settings that could start a program: {}", .0.join(", "))]
     Settings(Vec<String>),
@@ -95,11 +95,11 @@ pub enum GitProblem {
     Busy(&'static str),
     #[error("the repository has no branch checked out")]
     Detached,
-    #[error("the histories here and there have nothing in common")]
+    #[error("the local and the remote history have no common commit")]
     Unrelated,
     #[error("there are more than {0} commits to push")]
     ManyCommits(usize),
-    #[error("the changes here and there cannot be put together")]
+    #[error("the local and remote changes cannot be merged")]
     Tangled,
     #[error("a file of the vault could not be written")]
     File(#[source] portcullis_core::root::RootError),
@@ -107,26 +107,26 @@ pub enum GitProblem {
     Secret(String),
 }
 
-/// Where git is, for whoever wants to know before using it.
-pub fn find_git() -> Result<PathBuf, GitProblem> {
+/// Returns the path of git, for a check before its use.
+pub fn find_git() -> Result<PathBuf, GitError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join("git")).find(|file| file.is_file());
-    found.filter(|file| file.is_absolute()).ok_or(GitProblem::Missing)
+    found.filter(|file| file.is_absolute()).ok_or(GitError::Missing)
 }
 
-/// Looks at the repository of a vault without changing anything. Needs a runtime.
-pub async fn look_at_repository(vault: &Path) -> Result<(), GitProblem> {
+/// Checks the repository of a vault without changing it. Needs a Tokio runtime.
+pub async fn look_at_repository(vault: &Path) -> Result<(), GitError> {
     let git = Git::new(vault)?;
     let until = Instant::now() + Duration::from_secs(10);
     git.check_version(until).await?;
     match git.folder_state()? {
         FolderState::Repository => git.check_settings(until).await,
         FolderState::Empty => Ok(()),
-        FolderState::Files => Err(GitProblem::NotARepository),
+        FolderState::Files => Err(GitError::NotARepository),
     }
 }
 
-/// What is in the folder of a vault.
+/// The content of a vault's folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FolderState {
     Empty,
@@ -134,66 +134,69 @@ pub(super) enum FolderState {
     Files,
 }
 
-/// What a command may reach.
+/// What a command may access.
 #[derive(Clone, Copy)]
-pub(super) enum Access<'a> {
-    /// Nothing but the repository itself.
+pub(super) enum GitAccess<'a> {
+    /// Only the repository.
     Here,
-    /// The remote, with what it wants to be shown.
+    /// The remote, with an authentication header.
     Remote { address: &'a RemoteAddress, header: Option<&'a Secret<String>> },
 }
 
-/// What a command left behind.
+/// The result of a command.
 #[derive(Debug)]
-pub(super) struct Ran {
+pub(super) struct GitOutput {
     pub(super) code: Option<i32>,
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: String,
 }
 
-/// One command of git.
-pub(super) struct Order<'a> {
+/// One git command.
+pub(super) struct GitCommand<'a> {
     args: Vec<OsString>,
     input: &'a [u8],
     env: Vec<(&'static str, OsString)>,
-    access: Access<'a>,
-    /// It makes a repository, and is not in one.
+    access: GitAccess<'a>,
+    /// It creates a repository, so it runs outside of one.
     anew: bool,
     until: Instant,
 }
 
-/// Git in one vault.
+/// Git for one vault.
 #[derive(Debug, Clone)]
 pub(super) struct Git {
     program: PathBuf,
     vault: PathBuf,
 }
 
-impl<'a> Order<'a> {
-    pub(super) fn new<S: Into<OsString>>(args: impl IntoIterator<Item = S>, until: Instant) -> Order<'a> {
+impl<'a> GitCommand<'a> {
+    pub(super) fn new<S: Into<OsString>>(
+        args: impl IntoIterator<Item = S>,
+        until: Instant,
+    ) -> GitCommand<'a> {
         let args = args.into_iter().map(Into::into).collect();
-        Order { args, input: b"", env: Vec::new(), access: Access::Here, anew: false, until }
+        GitCommand { args, input: b"", env: Vec::new(), access: GitAccess::Here, anew: false, until }
     }
 
-    pub(super) fn input(self, input: &'a [u8]) -> Order<'a> {
-        Order { input, ..self }
+    pub(super) fn input(self, input: &'a [u8]) -> GitCommand<'a> {
+        GitCommand { input, ..self }
     }
 
-    pub(super) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Order<'a> {
+    pub(super) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> GitCommand<'a> {
         self.env.push((name, value.into()));
         self
     }
 
-    pub(super) fn anew(self) -> Order<'a> {
-        Order { anew: true, ..self }
+    pub(super) fn outside_repository(self) -> GitCommand<'a> {
+        GitCommand { anew: true, ..self }
     }
 
-    pub(super) fn access(self, access: Access<'a>) -> Order<'a> {
-        Order { access, ..self }
+    pub(super) fn access(self, access: GitAccess<'a>) -> GitCommand<'a> {
+        GitCommand { access, ..self }
     }
 }
 
-impl Ran {
+impl GitOutput {
     pub(super) fn is_good(&self) -> bool {
         self.code == Some(0)
     }
@@ -202,13 +205,13 @@ impl Ran {
         String::from_utf8_lossy(&self.stdout).trim_end_matches('\n').to_owned()
     }
 
-    pub(super) fn failed(self, what: &str) -> GitProblem {
-        GitProblem::Failed { what: what.to_owned(), code: self.code, said: self.stderr }
+    pub(super) fn failed(self, what: &str) -> GitError {
+        GitError::Failed { what: what.to_owned(), code: self.code, said: self.stderr }
     }
 }
 
 impl Git {
-    pub(super) fn new(vault: &Path) -> Result<Git, GitProblem> {
+    pub(super) fn new(vault: &Path) -> Result<Git, GitError> {
         Ok(Git { program: find_git()?, vault: vault.to_owned() })
     }
 
@@ -216,88 +219,95 @@ impl Git {
         self.vault.join(".git")
     }
 
-    pub(super) fn folder_state(&self) -> Result<FolderState, GitProblem> {
+    pub(super) fn folder_state(&self) -> Result<FolderState, GitError> {
         match std::fs::symlink_metadata(self.git_dir()) {
             Ok(found) if found.is_dir() => return Ok(FolderState::Repository),
-            Ok(_) => return Err(GitProblem::Elsewhere),
+            Ok(_) => return Err(GitError::Elsewhere),
             Err(_) => {}
         }
         let entries = match std::fs::read_dir(&self.vault) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(FolderState::Empty),
-            entries => entries.map_err(GitProblem::Start)?,
+            entries => entries.map_err(GitError::Start)?,
         };
-        // What a clone that was cut short left is not the user's.
+        // Remains of an interrupted clone are not the user's files.
         let own =
             |name: &OsString| name.to_str().is_some_and(|name| name.starts_with(super::sync::CLONE_PREFIX));
         let any = entries.flatten().any(|entry| !own(&entry.file_name()));
         Ok(if any { FolderState::Files } else { FolderState::Empty })
     }
 
-    pub(super) async fn check_version(&self, until: Instant) -> Result<(), GitProblem> {
-        let ran = self.run(Order::new(["version"], until)).await?;
+    pub(super) async fn check_version(&self, until: Instant) -> Result<(), GitError> {
+        let ran = self.run(GitCommand::new(["version"], until)).await?;
         let text = ran.text();
         let mut numbers =
             text.trim_start_matches("git version ").split('.').map(|part| part.parse::<u32>().ok());
         match (numbers.next().flatten(), numbers.next().flatten()) {
             (Some(major), Some(minor)) if (major, minor) >= OLDEST => Ok(()),
-            _ => Err(GitProblem::Old(text)),
+            _ => Err(GitError::Old(text)),
         }
     }
 
-    /// Refuses a repository whose own settings could start a program.
-    pub(super) async fn check_settings(&self, until: Instant) -> Result<(), GitProblem> {
+    /// Refuses a repository with settings that could start a program.
+    pub(super) async fn check_settings(&self, until: Instant) -> Result<(), GitError> {
         let file = self.git_dir().join("config");
         let args = ["config", "--no-includes", "--null", "--name-only", "--list", "--file"];
         let args = args.map(OsString::from).into_iter().chain([file.into_os_string()]);
-        let ran = self.run(Order::new(args, until)).await?;
+        let ran = self.run(GitCommand::new(args, until)).await?;
         if !ran.is_good() {
             return Err(ran.failed("config"));
         }
         let keys = String::from_utf8_lossy(&ran.stdout).into_owned();
         let forbidden: Vec<String> =
-            keys.split('\0').filter(|key| forbidden(key)).map(printable_key).collect();
-        if forbidden.is_empty() { Ok(()) } else { Err(GitProblem::Settings(forbidden)) }
+            keys.split('\0').filter(|key| is_forbidden(key)).map(printable_key).collect();
+        if forbidden.is_empty() { Ok(()) } else { Err(GitError::Settings(forbidden)) }
     }
 
-    /// Runs a command and returns what it printed, which must have worked.
-    pub(super) async fn good(&self, order: Order<'_>) -> Result<String, GitProblem> {
+    /// Runs a command that must succeed, and returns its output.
+    pub(super) async fn run_checked(&self, order: GitCommand<'_>) -> Result<String, GitError> {
         let what = order.args.first().map(|first| first.to_string_lossy().into_owned()).unwrap_or_default();
         let ran = self.run(order).await?;
         if ran.is_good() { Ok(ran.text()) } else { Err(ran.failed(&what)) }
     }
 
-    /// Runs a command to its end, or ends it with everything that it started.
-    pub(super) async fn run(&self, order: Order<'_>) -> Result<Ran, GitProblem> {
+    /// Runs a command to its end, or kills its process group at the deadline.
+    pub(super) async fn run(&self, order: GitCommand<'_>) -> Result<GitOutput, GitError> {
         let started = Instant::now();
-        let mut group = Group(self.command(&order).spawn().map_err(GitProblem::Start)?);
+        let mut group = ProcessGroup(self.command(&order).spawn().map_err(GitError::Start)?);
         let (stdin, stdout, stderr) = (group.0.stdin.take(), group.0.stdout.take(), group.0.stderr.take());
         let feed = async {
             if let Some(mut stdin) = stdin {
-                // A command that does not read its input has a reason, which it tells otherwise.
+                // A command that does not read its input reports its error elsewhere.
                 let _ = stdin.write_all(order.input).await;
             }
         };
         let work = async {
-            let (_, stdout, stderr) =
-                tokio::join!(feed, all_of(stdout, STDOUT_BYTES_MAX), all_of(stderr, STDERR_BYTES_MAX));
+            let (_, stdout, stderr) = tokio::join!(
+                feed,
+                read_bounded(stdout, STDOUT_BYTES_MAX),
+                read_bounded(stderr, STDERR_BYTES_MAX)
+            );
             let (stdout, stderr) = (stdout?, stderr?);
-            let status = group.0.wait().await.map_err(GitProblem::Start)?;
-            Ok(Ran { code: status.code(), stdout, stderr: String::from_utf8_lossy(&stderr).into_owned() })
+            let status = group.0.wait().await.map_err(GitError::Start)?;
+            Ok(GitOutput {
+                code: status.code(),
+                stdout,
+                stderr: String::from_utf8_lossy(&stderr).into_owned(),
+            })
         };
         match tokio::time::timeout_at(order.until, work).await {
             Ok(ran) => ran,
             Err(_) => {
                 group.end().await;
-                Err(GitProblem::Timeout(started.elapsed()))
+                Err(GitError::Timeout(started.elapsed()))
             }
         }
     }
 
-    fn command(&self, order: &Order<'_>) -> Command {
+    fn command(&self, order: &GitCommand<'_>) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&order.args).env_clear().current_dir(&self.vault);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        // A group of its own, so that its helpers end with it.
+        // A process group, so that helpers are killed too.
         command.process_group(0);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("LC_ALL", "C");
         if !order.anew {
@@ -320,15 +330,15 @@ impl Git {
         let mut settings: Vec<(String, String)> =
             SETTINGS.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let allowed = match order.access {
-            Access::Here => "",
-            Access::Remote { address, header } => {
+            GitAccess::Here => "",
+            GitAccess::Remote { address, header } => {
                 if let Some(header) = header {
-                    // In the environment, which only this user can read; arguments are everybody's.
+                    // In the environment, which only this user can read; arguments are public.
                     let key = format!("http.{}.extraHeader", address.as_str());
                     settings.push((key, header.expose().clone()));
                 }
-                // ssh has its keys and known hosts there. Others would look for passwords (`.netrc`).
-                if address.kind() == Kind::Ssh {
+                // ssh needs its keys and known hosts. Other transports would read passwords (`.netrc`).
+                if address.kind() == RemoteScheme::Ssh {
                     for name in ["HOME", "SSH_AUTH_SOCK"] {
                         if let Some(value) = std::env::var_os(name) {
                             command.env(name, value);
@@ -350,20 +360,20 @@ impl Git {
     }
 }
 
-/// A command and all that it started. Dropped, they end.
-struct Group(Child);
+/// A process group, killed on drop.
+struct ProcessGroup(Child);
 
-impl Group {
-    /// Tells all of them. One that was waited for has no number any more, and the number may be another's.
+impl ProcessGroup {
+    /// Signals the group. After `wait` the id is gone, because it may have been reused.
     fn signal(&self, signal: Signal) {
         let pid = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // They may have ended just now.
+            // The processes may have exited.
             let _ = kill_process_group(pid, signal);
         }
     }
 
-    /// Asks them to end, so that git takes its locks away, and then ends them.
+    /// Sends SIGTERM, so that git removes its locks, and then SIGKILL.
     async fn end(&mut self) {
         self.signal(Signal::TERM);
         let _ = tokio::time::timeout(ENDS_WITHIN, self.0.wait()).await;
@@ -371,18 +381,18 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::TERM);
     }
 }
 
-async fn all_of(from: Option<impl AsyncRead + Unpin>, bytes_max: u64) -> Result<Vec<u8>, GitProblem> {
+async fn read_bounded(from: Option<impl AsyncRead + Unpin>, bytes_max: u64) -> Result<Vec<u8>, GitError> {
     let mut content = Vec::new();
     if let Some(from) = from {
-        from.take(bytes_max + 1).read_to_end(&mut content).await.map_err(GitProblem::Start)?;
+        from.take(bytes_max + 1).read_to_end(&mut content).await.map_err(GitError::Start)?;
     }
-    if content.len() as u64 > bytes_max { Err(GitProblem::TooMuch) } else { Ok(content) }
+    if content.len() as u64 > bytes_max { Err(GitError::TooMuch) } else { Ok(content) }
 }
 
 fn printable_key(key: &str) -> String {

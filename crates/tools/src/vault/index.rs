@@ -1,60 +1,60 @@
-//! Which note has which words.
+//! Search index of the notes, with BM25 ranking.
 //!
-//! Each note keeps its own words, as sorted numbers; a search asks every note. That is quick, because a note is asked for a
-//! rare word first and few get further, and it makes a change cheap: a note that was edited is replaced, and nothing
-//! else is touched. Tags, links, names and properties are words of the same dictionary, told apart by their first character.
-//! Where in a note a word stands is not kept: the few notes that are shown are read again.
+//! It is a forward index: each note keeps its terms as sorted numbers, and a search scans all notes. That is fast,
+//! because the rarest term is checked first and few notes get further, and it makes updates cheap: an edited note is
+//! replaced and nothing else changes. Tags, links, names and properties are terms of the same dictionary, told apart
+//! by their first character. Positions are not stored: the few notes that are shown are read again.
 
 use super::dictionary::{Dictionary, Term};
 use super::note::{Note, without_extension};
 use super::query::{Clause, Condition, Query};
-use super::words::{each_word, fold};
-use portcullis_core::root::{RootedPath, Stamp};
+use super::tokenizer::{each_word, fold};
+use portcullis_core::root::{InodeStamp, RootedPath};
 use std::collections::HashMap;
 
-/// How many notes are indexed. Far more than people write.
+/// Indexed notes. Far more than people write.
 pub(super) const NOTES_MAX: usize = 100_000;
-/// How many words all notes may have together, each counted once per note: 256 MB.
+/// Terms of all notes together, each counted once per note: 256 MB.
 const POSTINGS_MAX: usize = 64_000_000;
-/// How many words one beginning may stand for.
+/// Words that one prefix may expand to.
 const BEGINNINGS_MAX: usize = 20_000;
-/// Below this many words, the dictionary is not worth making anew.
+/// A smaller dictionary is not worth rebuilding.
 const WASTE_MIN: usize = 50_000;
 
-/// A word and how often a note has it share one number.
+/// A term and its frequency share one number.
 const OFTEN_BITS: u32 = 6;
 const OFTEN_MAX: u32 = (1 << OFTEN_BITS) - 1;
 
-/// How much more a word counts in these places than in the text.
+/// Field weights relative to the text.
 const IN_NAME: u32 = 8;
 const IN_TITLE: u32 = 6;
 const IN_HEADING: u32 = 2;
 const IN_TAG: u32 = 3;
 
-/// The usual settings of BM25: how soon a word that repeats stops to count, and how much a long note is held back.
+/// The usual parameters of BM25, k1 and b.
 const SATURATION: f64 = 1.2;
 const LENGTH_PULL: f64 = 0.75;
 
 /// One note.
-struct Entry {
+struct NoteEntry {
     path: RootedPath,
-    stamp: Stamp,
-    /// How many words its text has.
+    stamp: InodeStamp,
+    /// Number of words in its text.
     length: u32,
     /// `term << OFTEN_BITS | often`, sorted.
     terms: Box<[u32]>,
 }
 
-/// A note that fits a query.
+/// A note that matches a query.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Ranked {
+pub(super) struct RankedNote {
     pub(super) path: RootedPath,
     pub(super) score: f64,
 }
 
-pub(super) struct Index {
+pub(super) struct NoteIndex {
     words: Dictionary,
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<NoteEntry>>,
     free: Vec<u32>,
     places: HashMap<RootedPath, u32>,
     length_of_all: u64,
@@ -62,24 +62,24 @@ pub(super) struct Index {
     scratch: Scratch,
 }
 
-/// What is used again for every note.
+/// Buffers that are reused for every note.
 #[derive(Default)]
 struct Scratch {
     terms: Vec<u32>,
     buffer: String,
 }
 
-/// What one condition of a query means in this index.
-struct Meant<'q> {
+/// A clause of a query, resolved to terms.
+struct ResolvedClause<'q> {
     clause: &'q Clause,
     terms: Vec<Term>,
-    /// How many notes have one of these, at most.
+    /// Upper bound of the notes with one of these terms.
     notes: u32,
 }
 
-impl Index {
-    pub(super) fn new() -> Index {
-        Index {
+impl NoteIndex {
+    pub(super) fn new() -> NoteIndex {
+        NoteIndex {
             words: Dictionary::new(),
             entries: Vec::new(),
             free: Vec::new(),
@@ -94,7 +94,7 @@ impl Index {
         self.places.len()
     }
 
-    pub(super) fn stamp(&self, path: &RootedPath) -> Option<Stamp> {
+    pub(super) fn stamp(&self, path: &RootedPath) -> Option<InodeStamp> {
         self.entry(*self.places.get(path)?).map(|entry| entry.stamp)
     }
 
@@ -102,8 +102,8 @@ impl Index {
         self.places.keys()
     }
 
-    /// Takes a note in, or its new text. Returns whether there was room.
-    pub(super) fn put(&mut self, path: &RootedPath, stamp: Stamp, text: &str) -> bool {
+    /// Adds or replaces a note. Returns whether there was room.
+    pub(super) fn put(&mut self, path: &RootedPath, stamp: InodeStamp, text: &str) -> bool {
         self.remove(path);
         if self.places.len() >= NOTES_MAX || self.postings >= POSTINGS_MAX {
             return false;
@@ -115,7 +115,7 @@ impl Index {
         terms.iter().for_each(|packed| self.words.count(term_of(*packed), 1));
         self.length_of_all += u64::from(length);
         self.postings += terms.len();
-        let entry = Some(Entry { path: path.clone(), stamp, length, terms });
+        let entry = Some(NoteEntry { path: path.clone(), stamp, length, terms });
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = entry;
@@ -139,7 +139,7 @@ impl Index {
         self.free.push(slot);
     }
 
-    /// Returns whether most of the dictionary is of notes that were changed or removed, so that it should be made anew.
+    /// Returns whether most of the dictionary is unused, so that it should be rebuilt.
     pub(super) fn is_wasteful(&self) -> bool {
         self.words.len() >= WASTE_MIN && self.words.unused() * 2 > self.words.len()
     }
@@ -150,12 +150,12 @@ impl Index {
         self.scratch = Scratch::default();
     }
 
-    /// Returns every note that fits, best first, and the words that no note has.
+    /// Returns every matching note, best first, and the words that no note has.
     ///
-    /// A phrase is only known to have its words here; whether they stand together is seen in the text.
-    pub(super) fn rank(&self, query: &Query) -> (Vec<Ranked>, Vec<String>) {
+    /// For a phrase only its words are checked here; the caller checks their order in the text.
+    pub(super) fn rank(&self, query: &Query) -> (Vec<RankedNote>, Vec<String>) {
         let mut unknown = Vec::new();
-        let mut meant: Vec<Meant<'_>> = Vec::new();
+        let mut meant: Vec<ResolvedClause<'_>> = Vec::new();
         for clause in &query.clauses {
             let before = meant.len();
             self.understand(clause, &mut meant);
@@ -169,24 +169,24 @@ impl Index {
         }
         meant.sort_by_key(|meant| (meant.clause.excluded, meant.notes));
         let average = self.length_of_all as f64 / self.len().max(1) as f64;
-        let mut ranked: Vec<Ranked> = self
+        let mut ranked: Vec<RankedNote> = self
             .entries
             .iter()
             .flatten()
             .filter_map(|entry| {
                 let score = self.score(entry, &meant, average)?;
-                query.fits_path(entry.path.as_str()).then(|| Ranked { path: entry.path.clone(), score })
+                query.fits_path(entry.path.as_str()).then(|| RankedNote { path: entry.path.clone(), score })
             })
             .collect();
         ranked.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.path.cmp(&b.path)));
         (ranked, unknown)
     }
 
-    /// Finds the terms that a clause is about.
-    fn understand<'q>(&self, clause: &'q Clause, meant: &mut Vec<Meant<'q>>) {
+    /// Resolves a clause to terms.
+    fn understand<'q>(&self, clause: &'q Clause, meant: &mut Vec<ResolvedClause<'q>>) {
         let mut add = |terms: Vec<Term>| {
             let notes = terms.iter().map(|term| self.words.notes_with(*term)).fold(0, u32::saturating_add);
-            meant.push(Meant { clause, terms, notes });
+            meant.push(ResolvedClause { clause, terms, notes });
         };
         let of = |word: &str| self.words.get(word).into_iter().collect::<Vec<_>>();
         match &clause.condition {
@@ -196,7 +196,7 @@ impl Index {
                 terms.sort_unstable();
                 add(terms);
             }
-            // A note may have the words of a phrase without the phrase, so these do not exclude one.
+            // A note may have the words of a phrase without the phrase, so they do not exclude it.
             Condition::Phrase(_) if clause.excluded => {}
             Condition::Phrase(words) => words.iter().for_each(|word| add(of(word))),
             Condition::Tag(tag) => add(of(&tag_term(tag))),
@@ -212,7 +212,7 @@ impl Index {
         }
     }
 
-    fn score(&self, entry: &Entry, meant: &[Meant<'_>], average: f64) -> Option<f64> {
+    fn score(&self, entry: &NoteEntry, meant: &[ResolvedClause<'_>], average: f64) -> Option<f64> {
         let mut score = 0.0;
         for meant in meant {
             let often = entry.often(&meant.terms);
@@ -231,7 +231,7 @@ impl Index {
         Some(score)
     }
 
-    /// Returns the notes that have this name, or whose path ends so, the one that a link would lead to first.
+    /// Returns the notes with this name or path suffix, the target of a link first.
     pub(super) fn named(&self, name: &str) -> Vec<RootedPath> {
         let wanted = fold(without_extension(name.trim_matches('/')));
         let last = wanted.rsplit('/').next().unwrap_or_default();
@@ -256,11 +256,12 @@ impl Index {
         found
     }
 
-    fn with_any<'s>(&'s self, terms: &'s [Term]) -> impl Iterator<Item = &'s Entry> {
+    fn with_any<'s>(&'s self, terms: &'s [Term]) -> impl Iterator<Item = &'s NoteEntry> {
         self.entries.iter().flatten().filter(|entry| entry.often(terms) > 0)
     }
 
-    /// Returns every way in which a link leads to this note: by the end of its path, as long as no other note is nearer.
+    /// Returns every link term that leads to this note: the suffixes of its path for which no other note is a closer
+    /// match.
     fn link_terms(&self, path: &RootedPath) -> Vec<Term> {
         let folded = fold(without_extension(path.as_str()));
         let starts = std::iter::once(0).chain(folded.match_indices('/').map(|(at, _)| at + 1));
@@ -271,15 +272,15 @@ impl Index {
         ways.collect()
     }
 
-    fn entry(&self, slot: u32) -> Option<&Entry> {
+    fn entry(&self, slot: u32) -> Option<&NoteEntry> {
         self.entries.get(slot as usize)?.as_ref()
     }
 }
 
-impl Entry {
-    /// Returns how often the note has one of these terms, which are sorted.
+impl NoteEntry {
+    /// Returns the total frequency of these terms, which are sorted.
     fn often(&self, terms: &[Term]) -> u32 {
-        // Many terms are few per note, and the other way round: the shorter list is the one to go through.
+        // Iterates over the shorter of the two lists.
         if terms.len() > self.terms.len() {
             let known = self.terms.iter().filter(|packed| terms.binary_search(&term_of(**packed)).is_ok());
             return known.map(|packed| packed & OFTEN_MAX).sum();
@@ -297,7 +298,7 @@ fn term_of(packed: u32) -> Term {
     Term(packed >> OFTEN_BITS)
 }
 
-/// Collects the terms of a note, each as often as it counts, and returns how many words its text has.
+/// Collects the terms of a note, repeated by weight, and returns the number of words in its text.
 fn analyse(words: &mut Dictionary, scratch: &mut Scratch, path: &RootedPath, text: &str) -> u32 {
     let Scratch { terms, buffer } = scratch;
     terms.clear();
@@ -322,7 +323,7 @@ fn analyse(words: &mut Dictionary, scratch: &mut Scratch, path: &RootedPath, tex
     for tag in &note.tags {
         each_word(tag, buffer, |word| add(word.folded, IN_TAG));
         let folded = fold(tag);
-        // `a/b` is an `a` too.
+        // A tag `a/b` counts as `a` too.
         let ends = folded.match_indices('/').map(|(at, _)| at).chain([folded.len()]);
         ends.filter_map(|end| folded.get(..end)).for_each(|tag| add(&tag_term(tag), 1));
     }
@@ -335,7 +336,7 @@ fn analyse(words: &mut Dictionary, scratch: &mut Scratch, path: &RootedPath, tex
     length
 }
 
-/// Counts each term and packs it.
+/// Counts each term and packs it with its frequency.
 fn packed(terms: &mut [u32]) -> Box<[u32]> {
     terms.sort_unstable();
     let counted = terms.chunk_by(|a, b| a == b).filter_map(|same| {

@@ -1,19 +1,19 @@
-//! What a note says about itself: front matter, headings, tags and links.
+//! Parses a note: front matter, headings, tags and links.
 
-use super::words::fold;
+use super::tokenizer::fold;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The longest front matter that is read. Nobody writes this much by hand.
+/// Length of the front matter. More is not written by hand.
 const FRONT_BYTES_MAX: usize = 64 * 1024;
-/// How many of each a note may have. More are not looked at.
+/// Tags, links and other parts of each kind. Further ones are ignored.
 const PARTS_MAX: usize = 2_000;
-/// The longest tag, link or value of a property that counts.
+/// Length of a tag, link or property value. Longer ones are ignored.
 const PART_BYTES_MAX: usize = 512;
-/// The line before and after the front matter.
+/// The delimiter of the front matter.
 const FENCE: &str = "---";
 
-/// The parts of a note, as they are written.
+/// The parsed parts of a note.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Note<'a> {
     /// From the front matter, or the first heading.
@@ -21,12 +21,12 @@ pub(super) struct Note<'a> {
     pub(super) aliases: Vec<String>,
     /// Without `#`, each once.
     pub(super) tags: Vec<String>,
-    /// What links lead to: names or paths of notes, without heading or alias, each once.
+    /// Link targets: names or paths of notes, without heading or alias, unique.
     pub(super) links: Vec<String>,
-    /// Plain values of the front matter, by key; a list is several of the same key.
+    /// Scalar values of the front matter by key; a list repeats its key.
     pub(super) properties: Vec<(String, String)>,
     pub(super) headings: Vec<&'a str>,
-    /// Where the text begins, after the front matter.
+    /// Byte offset of the text after the front matter.
     pub(super) body: usize,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Note<'a> {
                 };
                 continue;
             }
-            // What stands in code is not meant.
+            // Code blocks are skipped.
             if fence.is_none() {
                 note.read_line(trimmed);
             }
@@ -58,7 +58,7 @@ impl<'a> Note<'a> {
 
     fn read_front(&mut self, yaml: &str) {
         let options = serde_saphyr::options! { with_snippet: false };
-        // Half a front matter, as while somebody types, is a note without one.
+        // Invalid front matter, as while a person is typing, counts as none.
         let Ok(read) = serde_saphyr::from_str_with_options::<BTreeMap<String, Value>>(yaml, options) else {
             return;
         };
@@ -66,7 +66,7 @@ impl<'a> Note<'a> {
             let values = plain_values(&value);
             match fold(&key).as_str() {
                 "tags" | "tag" => {
-                    // A single text may hold several, with commas or blanks between.
+                    // One string may have several tags, separated by commas or blanks.
                     let each = values.iter().flat_map(|text| text.split([',', ' ']));
                     each.for_each(|tag| self.add_tag(tag.trim().trim_start_matches('#')));
                 }
@@ -74,7 +74,7 @@ impl<'a> Note<'a> {
                 "title" => self.title = values.first().cloned(),
                 _ => {}
             }
-            // A link may stand in a property.
+            // A property may contain a link.
             values.iter().for_each(|value| self.read_links(value));
             for value in values.into_iter().filter(|value| value.len() <= PART_BYTES_MAX) {
                 if self.properties.len() < PARTS_MAX && key.len() <= PART_BYTES_MAX {
@@ -98,7 +98,7 @@ impl<'a> Note<'a> {
             }
         }
         if line.contains(['#', '[']) {
-            // Between backticks is code too.
+            // Inline code is skipped.
             for (at, piece) in line.split('`').enumerate() {
                 if at % 2 == 0 {
                     self.read_tags(piece);
@@ -122,7 +122,7 @@ impl<'a> Note<'a> {
 
     fn add_tag(&mut self, tag: &str) {
         let tag = tag.trim_matches('/');
-        // `#1` is the number of something.
+        // `#1` is a number, not a tag.
         let is_tag = tag.len() <= PART_BYTES_MAX && tag.chars().any(|c| !c.is_numeric());
         if is_tag && self.tags.len() < PARTS_MAX && !self.tags.iter().any(|known| known == tag) {
             self.tags.push(tag.to_owned());
@@ -151,21 +151,21 @@ impl<'a> Note<'a> {
     }
 }
 
-/// Returns as much of a text as a link may be long. To look further for its end would take too long where many begin.
+/// Returns a prefix of the longest link's length. Searching further would be quadratic with many open brackets.
 fn nearby(text: &str) -> &str {
     let end = (0..=text.len().min(2 * PART_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }
 
-/// Returns what a link leads to, of all that is written between its brackets: `[[Note#Heading|shown]]`.
+/// Returns the target of a link from the text between its brackets: `[[Note#Heading|shown]]`.
 pub(super) fn link_target(written: &str) -> &str {
-    // In a table the bar is written `\|`.
+    // In a table the bar is escaped as `\|`.
     let end = written.find(['|', '#', '^']).unwrap_or(written.len());
     let target = written[..end].trim_end_matches('\\').trim();
     without_extension(target.trim_start_matches("../").trim_start_matches("./").trim_start_matches('/'))
 }
 
-/// Returns a path without the ending of notes.
+/// Returns a path without the extension of notes.
 pub(super) fn without_extension(path: &str) -> &str {
     match path.rsplit_once('.') {
         Some((stem, extension)) if is_note_extension(extension) => stem,
@@ -177,7 +177,7 @@ pub(super) fn is_note_extension(extension: &str) -> bool {
     extension.eq_ignore_ascii_case("md") || extension.eq_ignore_ascii_case("markdown")
 }
 
-/// Returns the front matter and where the text after it begins.
+/// Returns the front matter, and the offset of the text after it.
 fn front_matter(text: &str) -> Option<(&str, usize)> {
     let from = text.strip_prefix('\u{feff}').map_or(0, |rest| text.len() - rest.len());
     let mut lines = text[from..].split_inclusive('\n');
@@ -195,7 +195,7 @@ fn front_matter(text: &str) -> Option<(&str, usize)> {
     None
 }
 
-/// Returns a value as texts: itself, or the values of a list.
+/// Returns a scalar, or the scalars of a list, as strings.
 fn plain_values(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -208,7 +208,7 @@ fn plain_values(value: &Value) -> Vec<String> {
     }
 }
 
-/// Returns where `text](target)` leads, if that is a note here.
+/// Returns the target of `text](target)`, if it is a local note.
 fn markdown_target(after_bracket: &str) -> Option<String> {
     let (_, rest) = after_bracket.split_once("](")?;
     let (target, _) = rest.split_once(')')?;

@@ -1,15 +1,15 @@
-//! What a search asks for.
+//! Parses a search query.
 
 use super::note::link_target;
-use super::words::{fold, words};
+use super::tokenizer::{fold, words};
 use portcullis_core::ToolError;
 use portcullis_core::json::printable;
 
-/// Longer than any search that a person writes.
+/// Longer than people write.
 pub(super) const QUERY_BYTES_MAX: usize = 1_000;
 const CLAUSES_MAX: usize = 32;
 
-/// Words and conditions, all of which must hold.
+/// Words and conditions, all of which must match.
 #[derive(Debug, PartialEq)]
 pub(super) struct Query {
     pub(super) clauses: Vec<Clause>,
@@ -19,13 +19,13 @@ pub(super) struct Query {
 #[derive(Debug, PartialEq)]
 pub(super) struct Clause {
     pub(super) condition: Condition,
-    /// It must not hold.
+    /// Whether it must not match.
     pub(super) excluded: bool,
-    /// As it was written, to tell which one nothing fits.
+    /// As written, to report a clause without matches.
     pub(super) written: String,
 }
 
-/// All texts but those of links are in the form in which words are compared.
+/// All texts but those of links are folded.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Condition {
     Word(String),
@@ -97,14 +97,14 @@ impl Query {
         } else {
             of_words(rest)
         };
-        // What has no letters, like a dash between words, asks for nothing.
+        // A piece without letters, like a dash between words, is ignored.
         if let Some(condition) = condition {
             self.clauses.push(Clause { condition, excluded, written: printable(rest) });
         }
         Ok(())
     }
 
-    /// Returns whether a note at this path may be among the results.
+    /// Returns whether a path matches the path clauses.
     pub(super) fn fits_path(&self, path: &str) -> bool {
         if self.paths.is_empty() {
             return true;
@@ -113,7 +113,7 @@ impl Query {
         self.paths.iter().all(|clause| folded.starts_with(&clause.prefix) != clause.excluded)
     }
 
-    /// Keeps to one folder as well.
+    /// Restricts the query to a folder.
     pub(super) fn within(&mut self, folder: &str) {
         self.paths.push(PathClause { prefix: format!("{}/", fold(folder)), excluded: false });
     }
@@ -127,7 +127,7 @@ impl Query {
 }
 
 impl Clause {
-    /// Returns whether it says how well a note fits, and not only that it does.
+    /// Returns whether the clause contributes to the score.
     pub(super) fn is_about_words(&self) -> bool {
         match self.condition {
             Condition::Word(_) | Condition::Beginning(_) | Condition::Phrase(_) => true,
@@ -138,7 +138,7 @@ impl Clause {
 
 pub(super) const SYNTAX: &str = "use words, \"a phrase\", begin*, tag:#name, path:Folder/, [[Note]], [property:value], and - before what must not be";
 
-/// Returns what follows an operator, which may be written in capitals.
+/// Returns the text after an operator, ignoring case.
 fn operator<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let (head, rest) = (text.get(..name.len())?, text.get(name.len()..)?);
     head.eq_ignore_ascii_case(name).then_some(rest)
@@ -154,12 +154,12 @@ fn of_words(text: &str) -> Option<Condition> {
         0 => None,
         1 if text.ends_with('*') => found.pop().map(Condition::Beginning),
         1 => found.pop().map(Condition::Word),
-        // `e-mail` is two words that stand together.
+        // `e-mail` is a phrase of two words.
         _ => Some(Condition::Phrase(found)),
     }
 }
 
-/// Splits a query at blanks, but not within quotes and brackets.
+/// Splits a query at blanks outside of quotes and brackets.
 fn pieces(text: &str) -> Result<Vec<&str>, ToolError> {
     let mut pieces = Vec::new();
     let mut rest = text.trim_start();

@@ -1,18 +1,18 @@
-//! From a query to what a caller reads.
+//! Runs a search: ranking, phrase check, excerpts.
 
-use super::excerpt::{self, Wanted};
+use super::excerpt::{self, ExcerptTerms};
 use super::note::{Note, without_extension};
-use super::notes::{Found, Notes};
-use super::place::Place;
+use super::note_store::{NoteStore, RankedNotes};
 use super::query::Query;
+use super::vault_path::VaultPath;
 use portcullis_core::root::{RootError, RootedPath};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// How many notes are read to see whether words stand together. Best first, so the rest is what fits worst.
+/// Notes that are read to check phrases. Best first, so the rest matches worst.
 const READ_MAX: usize = 2_000;
-/// How much of a title is shown.
+/// Length of a title.
 const TITLE_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -23,28 +23,28 @@ pub(super) struct Excerpt {
     text: String,
 }
 
-pub(super) struct Hit {
+pub(super) struct SearchHit {
     pub(super) path: RootedPath,
     pub(super) title: String,
     pub(super) score: f64,
     pub(super) excerpts: Vec<Excerpt>,
 }
 
-pub(super) struct Hits {
-    pub(super) hits: Vec<Hit>,
+pub(super) struct SearchHits {
+    pub(super) hits: Vec<SearchHit>,
     pub(super) total: usize,
     pub(super) notices: Vec<String>,
 }
 
-/// Searches, and reads as many notes as are shown. What a note says now decides, not what the index remembers.
-pub(super) fn run(notes: &Arc<Notes>, query: &Query, limit: usize) -> Hits {
-    let Found { ranked, unknown, incomplete } = notes.find(query);
+/// Searches, and reads the notes that are shown. Their current text decides, not the index.
+pub(super) fn run(notes: &Arc<NoteStore>, query: &Query, limit: usize) -> SearchHits {
+    let RankedNotes { ranked, unknown, incomplete } = notes.find(query);
     let mut notices: Vec<String> = incomplete.map(str::to_owned).into_iter().collect();
     if !unknown.is_empty() {
         let quoted: Vec<String> = unknown.iter().map(|word| format!("`{word}`")).collect();
         notices.push(format!("no note has {}; `begin*` finds longer words", quoted.join(" or ")));
     }
-    let wanted = Wanted::of(query);
+    let wanted = ExcerptTerms::of(query);
     let (mut hits, mut total) = (Vec::new(), ranked.len());
     for (count, found) in ranked.into_iter().enumerate() {
         if hits.len() == limit {
@@ -54,7 +54,7 @@ pub(super) fn run(notes: &Arc<Notes>, query: &Query, limit: usize) -> Hits {
             notices.push(format!("only the best {READ_MAX} notes with these words were read; add a word"));
             break;
         }
-        let Some(place) = Place::of(found.path.clone()) else { continue };
+        let Some(place) = VaultPath::of(found.path.clone()) else { continue };
         match notes.text(&place) {
             Ok(text) if fits(&text, &found.path, query) => {
                 let note = Note::parse(&text);
@@ -63,23 +63,28 @@ pub(super) fn run(notes: &Arc<Notes>, query: &Query, limit: usize) -> Hits {
                     excerpts.into_iter().map(|line| Excerpt { line: line.number, text: line.text });
                 let title = note.title.unwrap_or_else(|| name(&found.path).to_owned());
                 let title = title.chars().take(TITLE_CHARS_MAX).collect();
-                hits.push(Hit { path: found.path, title, score: found.score, excerpts: excerpts.collect() });
+                hits.push(SearchHit {
+                    path: found.path,
+                    title,
+                    score: found.score,
+                    excerpts: excerpts.collect(),
+                });
             }
-            // The words do not stand together, here.
+            // The note has the words, but not the phrase.
             Ok(_) => total -= 1,
-            // It went since it was indexed.
+            // Removed since it was indexed.
             Err(RootError::NotFound) => {
-                notes.look_at(&found.path);
+                notes.reindex_path(&found.path);
                 total -= 1;
             }
-            // It cannot be read now, but its name is worth knowing.
+            // Not readable at the moment, but its name is useful.
             Err(_) => {
                 let title = name(&found.path).to_owned();
-                hits.push(Hit { path: found.path, title, score: found.score, excerpts: Vec::new() });
+                hits.push(SearchHit { path: found.path, title, score: found.score, excerpts: Vec::new() });
             }
         }
     }
-    Hits { hits, total, notices }
+    SearchHits { hits, total, notices }
 }
 
 fn fits(text: &str, path: &RootedPath, query: &Query) -> bool {

@@ -1,79 +1,79 @@
-//! A vault that follows a git repository.
+//! Syncs a vault with a git repository.
 //!
-//! One sync at a time. It runs to its end even if the caller goes away, so that nothing is left half done; time is bounded
-//! by a deadline for all of its commands. What is written is on disk before git is asked anything: whatever git
-//! says, the note is there, and what could not be pushed is tried again.
+//! One sync at a time. It runs to its end even if the caller disconnects, so that no step is left half done; one
+//! deadline bounds all of its commands. A note is written to disk before git runs: even if git fails, the note
+//! is there, and a failed push is retried with backoff.
 
 mod clone;
 mod rebase;
 mod repository;
-mod told;
+mod sync_report;
 
-use super::git::{Git, GitProblem, RemoteAddress};
-use super::notes::Notes;
-use super::place::{Place, told};
+use super::git::{Git, GitError, RemoteAddress};
+use super::note_store::NoteStore;
+use super::vault_path::{VaultPath, vault_path_error};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_core::root::Written;
+use portcullis_core::root::WriteSummary;
 use portcullis_core::{Secret, ToolError};
 use portcullis_egress::SecretSource;
 use portcullis_store::secrets::SecretRef;
-use rebase::{Integrated, integrate};
-use repository::{Id, Pushed, Repository, TreeEntry};
+use rebase::{IntegrationResult, integrate};
+use repository::{CheckedRepository, ObjectId, PushOutcome, TreeEntry};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use sync_report::{REFUSED, conflict_notice, describe_problem};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
-use told::{REFUSED, conflict_notice, told_problem};
 
-pub(super) use told::{Kept, SyncFacts};
+pub(super) use sync_report::{NoteConflict, SyncReport};
 
-/// What a clone is called while it is not whole.
+/// Name prefix of an incomplete clone.
 pub(super) const CLONE_PREFIX: &str = ".portcullis-clone-";
-/// How often a push is tried again at once, because others push at the same time.
+/// Immediate retries of a push, for concurrent pushes by others.
 const PUSH_TRIES: usize = 5;
-/// How long the first copy may take. Nobody has to wait for all of it.
+/// Timeout of the first clone. No caller waits for all of it.
 const CLONE_WITHIN: Duration = Duration::from_secs(600);
-/// How much longer a reader waits than git does, to hear what git has to say.
+/// How much longer than git's timeout a reader waits, to get git's error.
 const GRACE: Duration = Duration::from_secs(5);
-/// The longest pause between two tries of a push that fails.
+/// The longest backoff between two attempts to push.
 const RETRY_LAST: Duration = Duration::from_secs(600);
-/// The field of a request that a token goes into, which it must be granted for.
+/// The header of the token, for which the secret must be granted.
 const TOKEN_FIELD: &str = "Authorization";
 
-/// Who makes the commits.
+/// The author of the commits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Author {
+pub struct CommitAuthor {
     pub name: String,
     pub email: String,
 }
 
-/// How long things may take.
+/// Intervals and timeouts of a sync.
 #[derive(Debug, Clone, Copy)]
 pub struct SyncTimes {
     /// How old the last pull may be before a read pulls again.
     pub pull_after: Duration,
-    /// Of one sync, with all its commands.
+    /// Timeout of one sync, with all its commands.
     pub within: Duration,
-    /// How long after a failed push the next is tried; then twice as long each time.
+    /// The first backoff after a failed push; it doubles each time.
     pub retry_after: Duration,
 }
 
-/// What a vault is synced with.
+/// Configuration of the sync.
 #[derive(Clone)]
 pub struct SyncConfig {
     pub address: RemoteAddress,
-    /// Who the token belongs to, as the other side calls them.
+    /// The user name of the token at the remote.
     pub user: String,
     pub token: Option<SecretRef>,
     pub secrets: Arc<dyn SecretSource>,
-    pub author: Author,
+    pub author: CommitAuthor,
     pub times: SyncTimes,
-    /// Whether to sync at once, and not only when a tool is called.
+    /// Whether to sync at startup, and not only when a tool is called.
     pub at_start: bool,
 }
 
@@ -83,33 +83,33 @@ impl fmt::Debug for SyncConfig {
     }
 }
 
-/// What is known of the last sync.
+/// The state of the last sync.
 #[derive(Default)]
-struct Last {
+struct LastSync {
     tried: Option<Instant>,
     pulled: Option<Instant>,
     problem: Option<String>,
 }
 
-pub(super) struct Syncing {
+pub(super) struct VaultSyncer {
     config: SyncConfig,
     vault: PathBuf,
-    notes: Arc<Notes>,
+    notes: Arc<NoteStore>,
     one: AsyncMutex<()>,
-    last: Mutex<Last>,
+    last: Mutex<LastSync>,
     retrying: AtomicBool,
 }
 
-/// What is to be committed.
-struct Change {
-    place: Place,
+/// A note to write and commit.
+struct NoteChange {
+    place: VaultPath,
     content: String,
     message: String,
 }
 
-impl Syncing {
-    pub(super) fn open(config: &SyncConfig, vault: &Path, notes: Arc<Notes>) -> Arc<Syncing> {
-        let syncing = Arc::new(Syncing {
+impl VaultSyncer {
+    pub(super) fn open(config: &SyncConfig, vault: &Path, notes: Arc<NoteStore>) -> Arc<VaultSyncer> {
+        let syncing = Arc::new(VaultSyncer {
             config: config.clone(),
             vault: vault.to_owned(),
             notes,
@@ -121,57 +121,60 @@ impl Syncing {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let first = syncing.clone();
-            runtime.spawn(async move { first.before_read().await });
+            runtime.spawn(async move { first.pull_if_stale().await });
         }
         syncing
     }
 
-    /// Pulls if the last pull is too old, and returns what a reader should know of that.
-    pub(super) async fn before_read(self: &Arc<Syncing>) -> Option<String> {
+    /// Pulls if the last pull is too old, and returns a notice for a reader.
+    pub(super) async fn pull_if_stale(self: &Arc<VaultSyncer>) -> Option<String> {
         if !self.is_due() {
-            return self.stale();
+            return self.last_problem();
         }
         let syncing = self.clone();
         let sync = tokio::spawn(async move {
             let _one = syncing.one.lock().await;
-            // Somebody else may have pulled while this one waited.
+            // Another call may have pulled while this one waited.
             if !syncing.is_due() {
-                return syncing.stale();
+                return syncing.last_problem();
             }
             match syncing.sync(None).await {
                 Ok(facts) => conflict_notice(&facts.conflicts),
-                Err(_) => syncing.stale(),
+                Err(_) => syncing.last_problem(),
             }
         });
-        // A reader waits as long as a sync may take, and not for a clone.
+        // A reader waits as long as a sync may take, but not for a clone.
         match tokio::time::timeout(self.config.times.within + GRACE, sync).await {
             Ok(done) => done.unwrap_or_else(|_| Some("the vault could not be synced".to_owned())),
             Err(_) => Some("the vault is still being synced; this is what is there so far".to_owned()),
         }
     }
 
-    /// Writes a note, and then has it committed and pushed.
+    /// Writes a note, then commits and pushes it.
     pub(super) async fn write(
-        self: &Arc<Syncing>,
-        place: Place,
+        self: &Arc<VaultSyncer>,
+        place: VaultPath,
         content: String,
         message: String,
-    ) -> Result<(Written, SyncFacts), ToolError> {
+    ) -> Result<(WriteSummary, SyncReport), ToolError> {
         let syncing = self.clone();
         let work = tokio::spawn(async move {
-            // Given up before anything is written, so that whoever hears of it can try again.
+            // Times out before anything is written, so that the caller can retry.
             let Ok(_one) = tokio::time::timeout(syncing.config.times.within, syncing.one.lock()).await else {
                 return Err(ToolError::unavailable("the vault is being synced, so nothing was written")
                     .hint("try again in a minute"));
             };
-            syncing.write_alone(Change { place, content, message }).await
+            syncing.write_alone(NoteChange { place, content, message }).await
         });
         work.await.unwrap_or_else(|error| Err(ToolError::internal(error)))
     }
 
-    async fn write_alone(self: &Arc<Syncing>, change: Change) -> Result<(Written, SyncFacts), ToolError> {
+    async fn write_alone(
+        self: &Arc<VaultSyncer>,
+        change: NoteChange,
+    ) -> Result<(WriteSummary, SyncReport), ToolError> {
         let until = self.deadline();
-        // A note in a folder that is to be cloned into would stand in the way of all the others.
+        // A note in a folder that is still to be cloned would block the clone.
         if let Err(problem) = self.ensure(until).await
             && !self.vault.join(".git").is_dir()
         {
@@ -185,8 +188,9 @@ impl Syncing {
         let (root, path, bytes) =
             (self.notes.root.clone(), change.place.path().clone(), change.content.clone());
         let written = crate::files::blocking(move || root.write(&path, bytes.as_bytes())).await;
-        let written = written.map_err(|error| told(error, "note", change.place.path().as_str()))?;
-        self.notes.look_at(change.place.path());
+        let written =
+            written.map_err(|error| vault_path_error(error, "note", change.place.path().as_str()))?;
+        self.notes.reindex_path(change.place.path());
         let facts = match self.sync(Some(&change)).await {
             Ok(facts) => facts,
             Err(partial) => partial,
@@ -197,11 +201,11 @@ impl Syncing {
         Ok((written, facts))
     }
 
-    /// Commits, pulls and pushes. What was done is told in any case.
-    async fn sync(self: &Arc<Syncing>, change: Option<&Change>) -> Result<SyncFacts, SyncFacts> {
-        let mut facts = SyncFacts::default();
+    /// Commits, pulls and pushes. Both results report what was done.
+    async fn sync(self: &Arc<VaultSyncer>, change: Option<&NoteChange>) -> Result<SyncReport, SyncReport> {
+        let mut facts = SyncReport::default();
         let outcome = self.sync_into(change, &mut facts).await;
-        // Not before: until then a reader waits for this sync instead of reading what was there before it.
+        // Set at the end: until then a reader waits for this sync instead of reading stale notes.
         let now = Instant::now();
         self.last().tried = Some(now);
         if facts.pulled {
@@ -220,14 +224,14 @@ impl Syncing {
         }
     }
 
-    async fn sync_into(&self, change: Option<&Change>, facts: &mut SyncFacts) -> Result<(), GitProblem> {
+    async fn sync_into(&self, change: Option<&NoteChange>, facts: &mut SyncReport) -> Result<(), GitError> {
         self.ensure(Instant::now() + if change.is_some() { self.config.times.within } else { CLONE_WITHIN })
             .await?;
         let until = self.deadline();
         let header = self.header()?;
         let git = Git::new(&self.vault)?;
         let (author, address) = (&self.config.author, &self.config.address);
-        let repository = Repository::open(&git, author, address, header, until).await?;
+        let repository = CheckedRepository::open(&git, author, address, header, until).await?;
         if let Some(change) = change {
             if repository.is_ignored(&change.place).await? {
                 facts.problem =
@@ -238,27 +242,27 @@ impl Syncing {
         }
         for _ in 0..PUSH_TRIES {
             let remote = repository.fetch().await?;
-            let Integrated { head, moved, kept } =
+            let IntegrationResult { head, moved, kept } =
                 integrate(&repository, &self.notes, remote.as_ref()).await?;
             facts.pulled = true;
             facts.conflicts.extend(kept);
             if moved {
                 let notes = self.notes.clone();
-                // What was pulled is found by the search that waits for this.
-                let _ = tokio::task::spawn_blocking(move || notes.look_again()).await;
+                // The search that waits for this pull must find the new notes.
+                let _ = tokio::task::spawn_blocking(move || notes.rescan()).await;
             }
             let Some(head) = head.filter(|head| remote.as_ref() != Some(head)) else {
                 facts.pushed = true;
                 return Ok(());
             };
             match repository.push(&head).await? {
-                Pushed::Done => {
+                PushOutcome::Done => {
                     facts.pushed = true;
                     return Ok(());
                 }
-                Pushed::Moved => {}
-                Pushed::Refused => {
-                    return Err(GitProblem::Failed {
+                PushOutcome::Moved => {}
+                PushOutcome::Refused => {
+                    return Err(GitError::Failed {
                         what: REFUSED.to_owned(),
                         code: None,
                         said: String::new(),
@@ -266,30 +270,30 @@ impl Syncing {
                 }
             }
         }
-        Err(GitProblem::Busy("pushes of others, one after the other"))
+        Err(GitError::Busy("pushes of others, one after the other"))
     }
 
-    /// Makes sure that the vault is there.
-    async fn ensure(&self, until: Instant) -> Result<(), GitProblem> {
+    /// Clones the vault if needed.
+    async fn ensure(&self, until: Instant) -> Result<(), GitError> {
         let git = Git::new(&self.vault)?;
         let header = self.header()?;
         let came = clone::ensure(&git, &self.vault, &self.config.address, header.as_ref(), until).await?;
         if came {
             let notes = self.notes.clone();
-            let _ = tokio::task::spawn_blocking(move || notes.look_again()).await;
+            let _ = tokio::task::spawn_blocking(move || notes.rescan()).await;
         }
         Ok(())
     }
 
-    /// Returns what shows the remote who we are, if it was granted for that host.
-    fn header(&self) -> Result<Option<Secret<String>>, GitProblem> {
+    /// Returns the authentication header, if the token is granted for the host.
+    fn header(&self) -> Result<Option<Secret<String>>, GitError> {
         let Some(token) = &self.config.token else { return Ok(None) };
         let Some(host) = self.config.address.secret_host() else {
-            return Err(GitProblem::Secret("a token goes to https:// only".to_owned()));
+            return Err(GitError::Secret("a token goes to https:// only".to_owned()));
         };
         let value = self.config.secrets.resolve_for(token.name(), host, TOKEN_FIELD);
-        // The store's words name the secret and the place, never the value.
-        let value = value.map_err(|error| GitProblem::Secret(error.to_string()))?;
+        // The store's error names the secret and the host, never the value.
+        let value = value.map_err(|error| GitError::Secret(error.to_string()))?;
         let pair = STANDARD.encode(format!("{}:{}", self.config.user, value.expose()));
         Ok(Some(Secret::new(format!("{TOKEN_FIELD}: Basic {pair}"))))
     }
@@ -302,8 +306,8 @@ impl Syncing {
         self.last().tried.is_none_or(|tried| tried.elapsed() >= self.config.times.pull_after)
     }
 
-    /// Says what did not work the last time.
-    fn stale(&self) -> Option<String> {
+    /// Returns the problem of the last sync.
+    fn last_problem(&self) -> Option<String> {
         let last = self.last();
         let problem = last.problem.as_ref()?;
         Some(match last.pulled {
@@ -320,25 +324,25 @@ impl Syncing {
         })
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Last> {
+    fn last(&self) -> std::sync::MutexGuard<'_, LastSync> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Logs a failure and returns it in words for a caller: without paths and addresses.
-    fn failed(&self, problem: &GitProblem) -> String {
-        let told = told_problem(problem);
+    /// Logs a failure, and returns a message for the caller without paths and URLs.
+    fn failed(&self, problem: &GitError) -> String {
+        let message = describe_problem(problem);
         match problem {
-            GitProblem::Failed { what, code, said } => {
+            GitError::Failed { what, code, said } => {
                 let said = portcullis_core::json::printable(said);
-                tracing::warn!(what, ?code, said, "Git failed in the vault.");
+                tracing::warn!(what, ?code, said, "git failed in the vault");
             }
-            other => tracing::warn!(problem = %other, "The vault was not synced."),
+            other => tracing::warn!(problem = %other, "vault was not synced"),
         }
-        told
+        message
     }
 
-    /// Tries again, later and later, until nothing is left to push. One such task at a time.
-    fn retry_later(self: &Arc<Syncing>) {
+    /// Retries with exponential backoff until nothing is left to push. One such task at a time.
+    fn retry_later(self: &Arc<VaultSyncer>) {
         if self.retrying.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -358,15 +362,15 @@ impl Syncing {
     }
 }
 
-/// Commits the text of one note. Returns whether there was anything to commit.
-async fn commit_note(repository: &Repository<'_>, change: &Change) -> Result<bool, GitProblem> {
+/// Commits the text of one note. Returns whether there was a change.
+async fn commit_note(repository: &CheckedRepository<'_>, change: &NoteChange) -> Result<bool, GitError> {
     let path = change.place.path().as_str();
     let head = repository.head().await?;
     let former = match &head {
         Some(head) => repository.entry(head, path).await?,
         None => None,
     };
-    let id: Id = repository.keep(change.content.as_bytes()).await?;
+    let id: ObjectId = repository.write_blob(change.content.as_bytes()).await?;
     if former.as_ref().is_some_and(|former| former.id == id) {
         return Ok(false);
     }
@@ -375,13 +379,13 @@ async fn commit_note(repository: &Repository<'_>, change: &Change) -> Result<boo
     let entry = || vec![(path.to_owned(), Some(TreeEntry { mode: mode.clone(), id: id.clone() }))];
     let tree = repository.changed_tree(head.as_ref(), &entry()).await?;
     let commit = repository.commit(&tree, head.as_ref(), &change.message, None).await?;
-    // The index first: if another git holds it, nothing has happened yet.
+    // The index first: if another git process has locked it, nothing has changed yet.
     repository.update_index(&entry()).await?;
     repository.move_branch(&commit, head.as_ref()).await?;
     Ok(true)
 }
 
-/// Returns letters and digits that nobody can guess.
+/// Returns a random hexadecimal name.
 fn random_name() -> io::Result<String> {
     let mut random = [0; 16];
     let mut done = 0;

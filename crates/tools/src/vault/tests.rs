@@ -1,43 +1,47 @@
-//! The tools on a vault that is not synced.
+//! The tools on a vault without sync.
 
 mod conflicts;
-mod follows;
 mod hidden;
 mod http;
+mod index_updates;
+mod no_execution;
 mod remote;
-mod runs_nothing;
 
 use super::VaultConfig;
 use crate::ToolsConfig;
-use crate::testing::Hub;
+use crate::testing::ToolsFixture;
 use portcullis_core::{Output, Target};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A vault in a folder of its own, with a hub.
-pub(super) struct Box {
+/// A vault in a temporary folder, with a hub.
+pub(super) struct VaultFixture {
     pub(super) folder: TempDir,
-    pub(super) hub: Hub,
+    pub(super) hub: ToolsFixture,
 }
 
-impl Box {
-    pub(super) fn with(files: &[(&str, &str)]) -> Box {
+impl VaultFixture {
+    pub(super) fn with(files: &[(&str, &str)]) -> VaultFixture {
         let folder = tempfile::tempdir().unwrap();
         let vault = folder.path().join("vault");
         std::fs::create_dir(&vault).unwrap();
         files.iter().for_each(|(path, text)| put(&vault, path, text));
         let config = VaultConfig { path: vault, sync: None };
-        let hub =
-            Hub::of(|tools| ToolsConfig { vault: Some(config), workspace: false, memory: false, ..tools });
-        Box { folder, hub }
+        let hub = ToolsFixture::of(|tools| ToolsConfig {
+            vault: Some(config),
+            workspace: false,
+            memory: false,
+            ..tools
+        });
+        VaultFixture { folder, hub }
     }
 
     pub(super) fn vault(&self) -> PathBuf {
         self.folder.path().join("vault")
     }
 
-    /// Returns the data of a call that works.
+    /// Returns the data of a successful call.
     pub(super) async fn facts(&self, tool: &str, arguments: Value) -> Value {
         facts(&self.hub, tool, arguments).await
     }
@@ -50,7 +54,7 @@ impl Box {
     }
 }
 
-pub(super) async fn facts(hub: &Hub, tool: &str, arguments: Value) -> Value {
+pub(super) async fn facts(hub: &ToolsFixture, tool: &str, arguments: Value) -> Value {
     match hub.call(Target::Tool(tool.to_owned()), arguments).await {
         Ok(Output::Tool(output)) => output.structured.unwrap(),
         other => panic!("{tool}: {other:?}"),
@@ -76,7 +80,7 @@ const GARDEN: &[(&str, &str)] = &[
 
 #[tokio::test]
 async fn a_search_ranks_and_shows_lines() {
-    let vault = Box::with(GARDEN);
+    let vault = VaultFixture::with(GARDEN);
     let shown = vault
         .hub
         .check(&[
@@ -97,7 +101,7 @@ async fn a_search_ranks_and_shows_lines() {
 
 #[tokio::test]
 async fn every_condition_is_understood() {
-    let vault = Box::with(GARDEN);
+    let vault = VaultFixture::with(GARDEN);
     for (query, expected) in [
         ("tomatoes", &["Archive/Old.md", "Projects/Alpha.md"][..]),
         ("\"plant tomatoes\"", &["Archive/Old.md", "Projects/Alpha.md"]),
@@ -134,7 +138,7 @@ async fn every_condition_is_understood() {
 
 #[tokio::test]
 async fn a_note_is_read_by_path_or_name_with_what_links_to_it() {
-    let vault = Box::with(
+    let vault = VaultFixture::with(
         &[GARDEN, &[("A/Same.md", "one"), ("B/Same.md", "two [[A/Same]]"), ("C.md", "[[Same]]")]].concat(),
     );
     let shown = vault
@@ -180,7 +184,7 @@ async fn a_note_is_read_by_path_or_name_with_what_links_to_it() {
 
 #[tokio::test]
 async fn lists_show_one_folder_or_all_below() {
-    let vault = Box::with(GARDEN);
+    let vault = VaultFixture::with(GARDEN);
     let shown = vault
         .hub
         .check(&[
@@ -209,7 +213,7 @@ async fn lists_show_one_folder_or_all_below() {
 
 #[tokio::test]
 async fn what_is_written_is_found_at_once() {
-    let vault = Box::with(GARDEN);
+    let vault = VaultFixture::with(GARDEN);
     let shown = vault
         .hub
         .check(&[
@@ -244,7 +248,7 @@ async fn what_is_written_is_found_at_once() {
 
 #[tokio::test]
 async fn every_input_has_a_bound() {
-    let vault = Box::with(&[]);
+    let vault = VaultFixture::with(&[]);
     let long = "x".repeat(1_048_577);
     for (tool, arguments, code) in [
         ("vault_search", json!({ "query": "x".repeat(1_001) }), "too_large"),

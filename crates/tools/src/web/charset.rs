@@ -1,11 +1,11 @@
-//! From bytes to text, in whatever character set a page is.
+//! Character set detection and decoding.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 
-/// How far into a page its own word about the character set is looked for, as browsers do.
+/// How far into a page a charset declaration is searched, as in browsers.
 const LOOK_BYTES: usize = 1024;
 
-/// Decodes a body: by its mark, else by what the server says, else by what the page says, else as it looks.
+/// Decodes a body: by byte order mark, header, declaration in the page, or else by content.
 pub(super) fn decode(body: &[u8], declared: Option<&str>) -> String {
     let named = |label: &str| Encoding::for_label(label.trim().as_bytes());
     let encoding = Encoding::for_bom(body)
@@ -17,7 +17,7 @@ pub(super) fn decode(body: &[u8], declared: Option<&str>) -> String {
     encoding.decode(body).0.into_owned()
 }
 
-/// Returns what stands behind `charset=` or `encoding=` near the beginning.
+/// Returns the value of `charset=` or `encoding=` near the beginning.
 fn in_page(body: &[u8]) -> Option<String> {
     let head = body[..body.len().min(LOOK_BYTES)].to_ascii_lowercase();
     let head = String::from_utf8_lossy(&head);
@@ -31,7 +31,7 @@ fn in_page(body: &[u8]) -> Option<String> {
     let rest = head[at..].trim_start_matches(['"', '\'', ' ']);
     let label: String =
         rest.chars().take_while(|c| c.is_ascii_alphanumeric() || "-_:.".contains(*c)).collect();
-    // A page that could be read this far is not in UTF-16, whatever it says.
+    // A page that is readable so far is not UTF-16, regardless of its declaration.
     Some(if label.starts_with("utf-16") { "utf-8".to_owned() } else { label })
 }
 

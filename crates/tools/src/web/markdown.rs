@@ -1,55 +1,60 @@
-//! A page as Markdown.
+//! Renders a page as Markdown.
 //!
-//! One walk over the nodes in the order of the document; nothing recurses.
+//! One iterative walk over the nodes in document order; no recursion, so depth cannot overflow the stack.
 
-use super::Budget;
-use super::lines::{Lines, Mark};
-use super::page::{Id, Page};
-use super::readable::Shown;
-use super::table::{self, Table};
-use super::tag::{Tag, Want};
+use super::ConversionBudget;
+use super::markdown_writer::{InlineMark, MarkdownWriter};
+use super::page_tree::{NodeId, PageTree};
+use super::readable::ReadableNodes;
+use super::table::{self, DataTable};
+use super::tag::{AttributeUse, Tag};
 use url::Url;
 
-/// No caller reads more; what a page repeats in each line of a deep list ends here.
+/// More than any caller reads; bounds the repetition of prefixes in deep lists.
 const MARKDOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The longest run of backticks that a fence outdoes.
+/// The longest run of backticks that a code fence exceeds.
 const FENCE_MAX: usize = 20;
-/// Nodes between two looks at the clock.
+/// Nodes between two checks of the time limit.
 const STRIDE: usize = 512;
 
-/// Text that becomes something when it ends.
+/// An open inline span.
 struct Span {
     start: usize,
-    /// How often the line had been written out when it began.
+    /// Number of flushed lines when it began.
     line: usize,
-    mark: Mark,
+    mark: InlineMark,
 }
 
-struct Walk<'a> {
-    page: &'a Page,
+struct MarkdownRenderer<'a> {
+    page: &'a PageTree,
     base: &'a Url,
     is_data: &'a [bool],
-    lines: Lines,
+    lines: MarkdownWriter,
     spans: Vec<Span>,
     lists: Vec<List>,
     pre: Option<(String, String)>,
-    table: Option<Table>,
+    table: Option<DataTable>,
 }
 
 struct List {
-    /// The number of the next item, where they have one.
+    /// The number of the next item in an ordered list.
     number: Option<u64>,
     items: usize,
 }
 
-/// Returns the shown part of a page as Markdown, and whether it is complete.
-pub(super) fn markdown(page: &Page, shown: &Shown, base: &Url, budget: &Budget) -> (String, bool) {
+/// Returns the readable part of a page as Markdown, and whether it is complete.
+pub(super) fn markdown(
+    page: &PageTree,
+    shown: &ReadableNodes,
+    base: &Url,
+    budget: &ConversionBudget,
+) -> (String, bool) {
     let is_data = table::data_tables(page, &shown.shown);
-    let mut walk = Walk {
+    let mut walk = MarkdownRenderer {
         page,
         base,
         is_data: &is_data,
-        lines: Lines::default(),
+        lines: MarkdownWriter::default(),
         spans: Vec::new(),
         lists: Vec::new(),
         pre: None,
@@ -59,13 +64,13 @@ pub(super) fn markdown(page: &Page, shown: &Shown, base: &Url, budget: &Budget) 
     (walk.lines.finish(), complete)
 }
 
-impl Walk<'_> {
-    fn run(&mut self, shown: &Shown, budget: &Budget) -> bool {
-        let mut open: Vec<Id> = vec![shown.root];
+impl MarkdownRenderer<'_> {
+    fn run(&mut self, shown: &ReadableNodes, budget: &ConversionBudget) -> bool {
+        let mut open: Vec<NodeId> = vec![shown.root];
         let mut complete = true;
         for id in shown.root + 1..self.page.len() {
             let parent = self.page.parent(id);
-            // Descendants lie together, so the first that is none ends it.
+            // Descendants are contiguous, so the first node outside ends the walk.
             if parent < shown.root {
                 break;
             }
@@ -100,7 +105,7 @@ impl Walk<'_> {
         }
     }
 
-    fn enter(&mut self, id: Id, tag: Tag) {
+    fn enter(&mut self, id: NodeId, tag: Tag) {
         if self.pre.is_some() {
             return self.within_code(id, tag);
         }
@@ -112,21 +117,21 @@ impl Walk<'_> {
             Tag::Hr => self.block("---"),
             Tag::Img => self.image(id),
             Tag::A => match self.link(id) {
-                Some(address) => self.begin(Mark::Link(address)),
-                None => self.begin(Mark::None),
+                Some(address) => self.begin(InlineMark::Link(address)),
+                None => self.begin(InlineMark::None),
             },
-            Tag::Strong | Tag::Dt => self.begin(Mark::Strong),
-            Tag::Em => self.begin(Mark::Em),
-            Tag::Del => self.begin(Mark::Del),
-            Tag::Code => self.begin(Mark::Code),
+            Tag::Strong | Tag::Dt => self.begin(InlineMark::Strong),
+            Tag::Em => self.begin(InlineMark::Em),
+            Tag::Del => self.begin(InlineMark::Del),
+            Tag::Code => self.begin(InlineMark::Code),
             Tag::Pre => self.pre = Some((String::new(), self.language(id))),
             Tag::Blockquote => self.lines.quote(),
             Tag::Ul => self.lists.push(List { number: None, items: 0 }),
             Tag::Ol => self.lists.push(List { number: Some(self.first_number(id)), items: 0 }),
             Tag::Li => self.item(),
             Tag::Dd => self.lines.item(": ".to_owned(), true),
-            Tag::Table if self.is_data[id] && self.table.is_none() => self.table = Some(Table::default()),
-            Tag::Tr => self.with_table(Table::row),
+            Tag::Table if self.is_data[id] && self.table.is_none() => self.table = Some(DataTable::default()),
+            Tag::Tr => self.with_table(DataTable::row),
             Tag::Td => self.with_table(|table| table.cell(false)),
             Tag::Th => self.with_table(|table| table.cell(true)),
             _ => {
@@ -137,7 +142,7 @@ impl Walk<'_> {
         }
     }
 
-    fn within_code(&mut self, id: Id, tag: Tag) {
+    fn within_code(&mut self, id: NodeId, tag: Tag) {
         let named = self.language(id);
         match &mut self.pre {
             Some((code, _)) if tag == Tag::Br => code.push('\n'),
@@ -146,7 +151,7 @@ impl Walk<'_> {
         }
     }
 
-    fn leave(&mut self, id: Id) {
+    fn leave(&mut self, id: NodeId) {
         let Some(tag) = self.page.tag(id) else { return };
         if self.pre.is_some() {
             if tag == Tag::Pre {
@@ -175,13 +180,13 @@ impl Walk<'_> {
         }
     }
 
-    fn with_table(&mut self, change: impl FnOnce(&mut Table)) {
+    fn with_table(&mut self, change: impl FnOnce(&mut DataTable)) {
         if let Some(table) = &mut self.table {
             change(table);
         }
     }
 
-    /// Ends the line: as a block, or as part of a cell.
+    /// Ends the line: as a block, or as part of a table cell.
     fn flush(&mut self) {
         match &mut self.table {
             Some(table) => table.add(&self.lines.take_line()),
@@ -196,9 +201,9 @@ impl Walk<'_> {
         }
     }
 
-    fn begin(&mut self, mark: Mark) {
+    fn begin(&mut self, mark: InlineMark) {
         let same = |span: &Span| std::mem::discriminant(&span.mark) == std::mem::discriminant(&mark);
-        let mark = if self.spans.iter().any(same) { Mark::None } else { mark };
+        let mark = if self.spans.iter().any(same) { InlineMark::None } else { mark };
         let (start, line) = self.lines.begin();
         self.spans.push(Span { start, line, mark });
     }
@@ -227,8 +232,8 @@ impl Walk<'_> {
         self.lines.item(marker, first);
     }
 
-    fn first_number(&self, id: Id) -> u64 {
-        self.page.attribute(id, Want::Start).parse().unwrap_or(1)
+    fn first_number(&self, id: NodeId) -> u64 {
+        self.page.attribute(id, AttributeUse::Start).parse().unwrap_or(1)
     }
 
     fn code(&mut self) {
@@ -241,14 +246,14 @@ impl Walk<'_> {
             return table.add(&format!("`{}`", code.replace('\n', " ")));
         }
         let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or(0);
-        // A fence is longer than what it holds, within reason.
+        // A fence is longer than the backticks in its content, up to a limit.
         let fence = if longest > FENCE_MAX { "~~~".to_owned() } else { "`".repeat(longest.max(2) + 1) };
         self.lines.block(&format!("{fence}{language}\n{code}\n{fence}"));
     }
 
-    /// Returns the language of a code block, as highlighters write it in the class.
-    fn language(&self, id: Id) -> String {
-        let classes = self.page.attribute(id, Want::Class);
+    /// Returns the language of a code block from the class of a highlighter.
+    fn language(&self, id: NodeId) -> String {
+        let classes = self.page.attribute(id, AttributeUse::Class);
         let named = classes.split_whitespace().find_map(|class| {
             let prefixes = ["language-", "lang-", "highlight-source-", "brush:"];
             prefixes.iter().find_map(|prefix| class.strip_prefix(prefix))
@@ -259,32 +264,32 @@ impl Walk<'_> {
         named.filter(fits).unwrap_or_default().to_owned()
     }
 
-    fn link(&self, id: Id) -> Option<String> {
-        let href = self.page.attribute(id, Want::Href).trim();
-        // Within the page there is nowhere to go.
+    fn link(&self, id: NodeId) -> Option<String> {
+        let href = self.page.attribute(id, AttributeUse::Href).trim();
+        // Links within the page have no target in Markdown.
         if href.is_empty() || href.starts_with('#') {
             return None;
         }
         absolute(self.base, href, &["http", "https", "mailto"])
     }
 
-    fn image(&mut self, id: Id) {
-        let alt = self.page.attribute(id, Want::Alt).trim();
+    fn image(&mut self, id: NodeId) {
+        let alt = self.page.attribute(id, AttributeUse::Alt).trim();
         if alt.is_empty() {
             return;
         }
-        match absolute(self.base, self.page.attribute(id, Want::Src).trim(), &["http", "https"]) {
+        match absolute(self.base, self.page.attribute(id, AttributeUse::Src).trim(), &["http", "https"]) {
             Some(address) => {
                 let (start, line) = self.lines.begin();
                 self.lines.text(alt);
-                self.lines.end(start, line, &Mark::Image(address));
+                self.lines.end(start, line, &InlineMark::Image(address));
             }
             None => self.lines.text(alt),
         }
     }
 }
 
-/// Returns an address as it can stand in Markdown.
+/// Returns an absolute URL, escaped for Markdown.
 fn absolute(base: &Url, href: &str, schemes: &[&str]) -> Option<String> {
     let url = base.join(href).ok().filter(|url| schemes.contains(&url.scheme()))?;
     Some(url.as_str().replace('(', "%28").replace(')', "%29"))

@@ -1,16 +1,16 @@
-//! Which part of a page its readers came for.
+//! Readability: selects the main content of a page.
 //!
-//! Elements that say what they are (`main`, `article`, `nav`) are believed; where there are none, the part with most
-//! running text wins. When in doubt more is kept: a model skips a menu more easily than it guesses a lost paragraph.
+//! Semantic elements (`main`, `article`, `nav`) are trusted; without them, the element with the most running text
+//! wins. When in doubt more is kept: a model skips a menu more easily than it guesses a lost paragraph.
 
-use super::page::{Id, Page};
-use super::tag::{Tag, Want};
+use super::page_tree::{NodeId, PageTree};
+use super::tag::{AttributeUse, Tag};
 
-/// Less running text than this is no article.
+/// Minimum text of an article.
 const ARTICLE_CHARS_MIN: usize = 140;
-/// A paragraph that counts.
+/// Minimum text of a paragraph that scores.
 const PARAGRAPH_CHARS_MIN: usize = 25;
-/// Class names and ids of what surrounds an article.
+/// Class names and ids of boilerplate.
 const AROUND: [&str; 19] = [
     "sidebar",
     "breadcrumb",
@@ -32,35 +32,35 @@ const AROUND: [&str; 19] = [
     "pagination",
     "site-footer",
 ];
-/// Names that an article goes by.
+/// Class names and ids of articles.
 const WITHIN: [&str; 6] = ["article", "content", "main", "entry", "post", "story"];
-/// Roles of what surrounds an article.
+/// ARIA roles of boilerplate.
 const AROUND_ROLES: [&str; 6] = ["navigation", "banner", "contentinfo", "complementary", "search", "dialog"];
 
-/// What is shown of a page: nodes below `root` whose `shown` is set.
-pub(super) struct Shown {
-    pub(super) root: Id,
+/// The readable part: nodes below `root` with `shown` set.
+pub(super) struct ReadableNodes {
+    pub(super) root: NodeId,
     pub(super) shown: Vec<bool>,
 }
 
-/// Letters below each node, and those of them in links.
-struct Letters {
+/// Letters below each node, in all and within links.
+struct LetterCounts {
     all: Vec<usize>,
     linked: Vec<usize>,
 }
 
-impl Letters {
-    fn unlinked(&self, id: Id) -> usize {
+impl LetterCounts {
+    fn unlinked(&self, id: NodeId) -> usize {
         self.all[id] - self.linked[id].min(self.all[id])
     }
 
-    fn is_mostly_links(&self, id: Id) -> bool {
+    fn is_mostly_links(&self, id: NodeId) -> bool {
         self.linked[id] * 2 > self.all[id]
     }
 }
 
-/// Chooses what is shown.
-pub(super) fn readable(page: &Page) -> Shown {
+/// Selects the readable part.
+pub(super) fn readable(page: &PageTree) -> ReadableNodes {
     let letters = letters(page);
     let root = declared(page, &letters).or_else(|| densest(page, &letters)).unwrap_or(0);
     let mut shown = kept(page, root, &letters);
@@ -68,25 +68,25 @@ pub(super) fn readable(page: &Page) -> Shown {
     let visible: usize = texts(page).filter(|(id, _)| shown[*id]).map(|(_, count)| count).sum();
     if visible * 20 < letters.all[0] {
         shown.fill(true);
-        return Shown { root: 0, shown };
+        return ReadableNodes { root: 0, shown };
     }
-    Shown { root, shown }
+    ReadableNodes { root, shown }
 }
 
-fn texts(page: &Page) -> impl Iterator<Item = (Id, usize)> + '_ {
+fn texts(page: &PageTree) -> impl Iterator<Item = (NodeId, usize)> + '_ {
     (0..page.len()).filter_map(|id| {
         let text = page.text(id)?;
         Some((id, text.chars().filter(|c| !c.is_whitespace()).count()))
     })
 }
 
-fn letters(page: &Page) -> Letters {
+fn letters(page: &PageTree) -> LetterCounts {
     let mut all = vec![0; page.len()];
     let mut linked = vec![0; page.len()];
     for (id, count) in texts(page) {
         all[id] = count;
     }
-    // Children come after their parents, so one way back adds everything up.
+    // Children come after their parents, so one backward pass sums up everything.
     for id in (1..page.len()).rev() {
         if page.tag(id) == Some(Tag::A) {
             linked[id] = all[id];
@@ -95,28 +95,29 @@ fn letters(page: &Page) -> Letters {
         all[parent] += all[id];
         linked[parent] += linked[id];
     }
-    Letters { all, linked }
+    LetterCounts { all, linked }
 }
 
-/// Returns the element that the page itself calls its content.
-fn declared(page: &Page, letters: &Letters) -> Option<Id> {
-    let is_main = |id: Id| page.tag(id) == Some(Tag::Main) || page.attribute(id, Want::Role) == "main";
-    let is_article = |id: Id| page.tag(id) == Some(Tag::Article);
-    let largest = |is: &dyn Fn(Id) -> bool| {
+/// Returns the element that the page declares as its content.
+fn declared(page: &PageTree, letters: &LetterCounts) -> Option<NodeId> {
+    let is_main =
+        |id: NodeId| page.tag(id) == Some(Tag::Main) || page.attribute(id, AttributeUse::Role) == "main";
+    let is_article = |id: NodeId| page.tag(id) == Some(Tag::Article);
+    let largest = |is: &dyn Fn(NodeId) -> bool| {
         let found = (0..page.len()).filter(|id| is(*id) && letters.unlinked(*id) >= ARTICLE_CHARS_MIN);
         found.max_by_key(|id| letters.unlinked(*id))
     };
     if let Some(main) = largest(&is_main) {
         return Some(main);
     }
-    // One article among many is a teaser on a front page.
+    // One article of many is a teaser on a front page.
     let article = largest(&is_article)?;
     let articles: usize = (0..page.len()).filter(|id| is_article(*id)).map(|id| letters.unlinked(id)).sum();
     (letters.unlinked(article) * 10 >= articles * 6).then_some(article)
 }
 
-/// Returns the element with most running text.
-fn densest(page: &Page, letters: &Letters) -> Option<Id> {
+/// Returns the element with the most running text.
+fn densest(page: &PageTree, letters: &LetterCounts) -> Option<NodeId> {
     let mut scores = vec![0.0_f64; page.len()];
     for id in 1..page.len() {
         let counts =
@@ -135,7 +136,7 @@ fn densest(page: &Page, letters: &Letters) -> Option<Id> {
     }
     let best =
         (0..scores.len()).filter(|id| scores[*id] > 0.0).max_by(|a, b| scores[*a].total_cmp(&scores[*b]))?;
-    // As long as what is around has much more text, the best was only a part of it.
+    // While the parent has much more text, the best element is only a part of the content.
     let mut root = best;
     while root != 0 {
         let parent = page.parent(root);
@@ -148,8 +149,8 @@ fn densest(page: &Page, letters: &Letters) -> Option<Id> {
     holds_text.then_some(root)
 }
 
-/// Marks what is shown below `root`.
-fn kept(page: &Page, root: Id, letters: &Letters) -> Vec<bool> {
+/// Marks the nodes that are shown below `root`.
+fn kept(page: &PageTree, root: NodeId, letters: &LetterCounts) -> Vec<bool> {
     let mut shown = vec![false; page.len()];
     shown[root] = true;
     for id in root + 1..page.len() {
@@ -158,22 +159,22 @@ fn kept(page: &Page, root: Id, letters: &Letters) -> Vec<bool> {
     shown
 }
 
-fn is_around(page: &Page, id: Id, root: Id, letters: &Letters) -> bool {
-    // The greater part of what is there is not beside the point, whatever it is called.
+fn is_around(page: &PageTree, id: NodeId, root: NodeId, letters: &LetterCounts) -> bool {
+    // An element with most of the text is content, regardless of its name.
     if letters.all[id] * 2 > letters.all[root] {
         return false;
     }
     match page.tag(id) {
         Some(Tag::Nav | Tag::Footer) => return true,
-        // Within an article, it is the article's own.
+        // An aside within an article is part of it.
         Some(Tag::Aside) if page.tag(root) != Some(Tag::Article) => return true,
         Some(Tag::Header | Tag::Form) if letters.is_mostly_links(id) => return true,
         _ => {}
     }
-    if AROUND_ROLES.contains(&page.attribute(id, Want::Role)) {
+    if AROUND_ROLES.contains(&page.attribute(id, AttributeUse::Role)) {
         return true;
     }
-    let (class, name) = (page.attribute(id, Want::Class), page.attribute(id, Want::Id));
+    let (class, name) = (page.attribute(id, AttributeUse::Class), page.attribute(id, AttributeUse::Id));
     if class.is_empty() && name.is_empty() {
         return false;
     }

@@ -1,39 +1,39 @@
-//! robots.txt, as RFC 9309 has it.
+//! robots.txt (RFC 9309).
 
 use portcullis_core::Clock;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a crawler must read of the file at least; the rest is left out.
+/// The size that RFC 9309 requires crawlers to read; the rest is ignored.
 pub(super) const ROBOTS_BYTES_MAX: usize = 512 * 1024;
-/// A day is the most that the standard allows; an hour forgives a site's mistake sooner.
+/// Cache time. RFC 9309 allows a day; an hour picks up a site's correction sooner.
 const KEPT: Duration = Duration::from_secs(60 * 60);
-/// Sites whose rules are remembered.
+/// Sites in the cache.
 const SITES_MAX: usize = 256;
-/// More rules than any site has for one crawler.
+/// More rules than sites have for one crawler.
 const RULES_MAX: usize = 2_000;
-/// The name by which a site addresses us.
+/// The product token in `User-agent` lines.
 const PRODUCT: &str = "portcullis";
 
-/// What a site lets us see.
+/// What a site allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Robots {
     /// It has no rules.
     All,
-    /// Its rules cannot be had, so nothing is.
+    /// Its rules cannot be fetched, so nothing is allowed.
     Nothing,
-    Rules(Vec<Rule>),
+    Rules(Vec<RobotsRule>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(super) struct RobotsRule {
     pattern: String,
     allows: bool,
 }
 
 impl Robots {
-    /// Reads the rules for us, or for everyone where there are none for us.
+    /// Parses the group for this crawler, or else the group for all.
     pub(super) fn parse(text: &str) -> Robots {
         let (mut ours, mut everyones) = (Vec::new(), Vec::new());
         let (mut for_us, mut for_everyone, mut found_us, mut in_agents) = (false, false, false, false);
@@ -53,11 +53,11 @@ impl Robots {
                 }
                 "allow" | "disallow" => {
                     in_agents = false;
-                    // "Disallow:" alone forbids nothing.
+                    // An empty `Disallow:` forbids nothing.
                     if value.is_empty() {
                         continue;
                     }
-                    let rule = Rule { pattern: value.to_owned(), allows: key == "allow" };
+                    let rule = RobotsRule { pattern: value.to_owned(), allows: key == "allow" };
                     if for_us && ours.len() < RULES_MAX {
                         ours.push(rule.clone());
                     }
@@ -71,7 +71,7 @@ impl Robots {
         Robots::Rules(if found_us { ours } else { everyones })
     }
 
-    /// Returns whether a path, with its query, may be fetched: the longest rule decides, in doubt for us.
+    /// Returns whether a path with its query may be fetched: the longest rule decides, and `Allow` wins a tie.
     pub(super) fn allows(&self, path: &str) -> bool {
         match self {
             Robots::All => true,
@@ -84,7 +84,7 @@ impl Robots {
     }
 }
 
-/// Returns whether a path begins as a pattern says; `*` is anything, `$` the end.
+/// Matches a path against a pattern; `*` is any text, a final `$` the end.
 fn matches(pattern: &str, path: &str) -> bool {
     let (pattern, to_the_end) = match pattern.strip_suffix('$') {
         Some(pattern) => (pattern, true),
@@ -93,7 +93,7 @@ fn matches(pattern: &str, path: &str) -> bool {
     let mut pieces = pattern.split('*');
     let Some(mut rest) = path.strip_prefix(pieces.next().unwrap_or_default()) else { return false };
     let mut pieces: Vec<&str> = pieces.collect();
-    // The earliest place is as good as any, but the last piece must reach the end.
+    // The earliest match is as good as any, but the last piece must match at the end.
     let last = if to_the_end { pieces.pop() } else { None };
     for piece in pieces {
         match rest.find(piece) {
@@ -108,15 +108,15 @@ fn matches(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// The rules of sites, for a while.
-pub(super) struct Known {
+/// A cache of robots.txt rules by site.
+pub(super) struct RobotsCache {
     clock: Arc<dyn Clock>,
     sites: Mutex<HashMap<String, (Duration, Arc<Robots>)>>,
 }
 
-impl Known {
-    pub(super) fn new(clock: Arc<dyn Clock>) -> Known {
-        Known { clock, sites: Mutex::default() }
+impl RobotsCache {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> RobotsCache {
+        RobotsCache { clock, sites: Mutex::default() }
     }
 
     pub(super) fn get(&self, site: &str) -> Option<Arc<Robots>> {
@@ -163,11 +163,11 @@ mod tests {
     #[test]
     fn without_rules_for_us_those_for_everyone_count() {
         let robots = Robots::parse("User-agent: *\nDisallow: /x\nAllow: /x\n");
-        assert!(robots.allows("/x"), "in doubt for us");
+        assert!(robots.allows("/x"), "allow wins a tie");
         assert!(!Robots::parse("User-agent: *\nDisallow: /\n").allows("/x"));
-        assert!(Robots::parse("Disallow: /\nnonsense\n\0:\n").allows("/x"), "rules for nobody");
+        assert!(Robots::parse("Disallow: /\nnonsense\n\0:\n").allows("/x"), "rules without a user agent");
         assert!(Robots::parse("").allows("/x"));
-        // As long as it likes, it ends.
+        // Many wildcards still take bounded time.
         let stars = format!("User-agent: *\nDisallow: /{}\n", "*a".repeat(50_000));
         assert!(Robots::parse(&stars).allows(&format!("/{}", "a".repeat(8_000))));
     }

@@ -1,13 +1,13 @@
-//! Tables: which of them hold data, and those as Markdown.
+//! Tables: tells data tables from layout tables, and renders data tables as Markdown.
 
-use super::page::Page;
+use super::page_tree::PageTree;
 use super::tag::Tag;
 
-/// A wider table is of no use to a reader of text.
+/// A wider table is useless as text.
 const COLUMNS_MAX: usize = 40;
 
-/// Returns for each node whether it is a table of data. The others only arrange things; their cells are blocks.
-pub(super) fn data_tables(page: &Page, shown: &[bool]) -> Vec<bool> {
+/// Returns for each node whether it is a data table. The cells of layout tables are blocks.
+pub(super) fn data_tables(page: &PageTree, shown: &[bool]) -> Vec<bool> {
     let count = page.len();
     let mut nearest = vec![0; count];
     let (mut rows, mut columns, mut cells) =
@@ -44,16 +44,16 @@ pub(super) fn data_tables(page: &Page, shown: &[bool]) -> Vec<bool> {
     (0..count).map(is_data).collect()
 }
 
-/// A table that is being read.
+/// A table that is being collected.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct DataTable {
     caption: String,
     rows: Vec<Vec<String>>,
-    /// Whether the first row consists of headings.
+    /// Whether the first row is a header.
     has_head: bool,
 }
 
-impl Table {
+impl DataTable {
     pub(super) fn row(&mut self) {
         self.rows.push(Vec::new());
     }
@@ -70,7 +70,7 @@ impl Table {
         }
     }
 
-    /// Adds text to the cell that is open.
+    /// Adds text to the current cell.
     pub(super) fn add(&mut self, text: &str) {
         let text = text.trim();
         if text.is_empty() {
@@ -90,7 +90,7 @@ impl Table {
         if !self.caption.is_empty() {
             lines.extend([self.caption.replace("\\|", "|"), String::new()]);
         }
-        // Markdown has no table without a head.
+        // Markdown requires a header row.
         if !self.has_head {
             lines.push(line(&[], columns));
             lines.push(rule(columns));

@@ -1,6 +1,6 @@
-//! The elements and attributes that are told apart.
+//! The HTML elements and attributes that matter for the conversion.
 
-/// An element. What has no name here is `Other`: it is passed through and its text is kept.
+/// An element. Unknown ones are `Other`: the element is dropped, its text is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tag {
     Other,
@@ -55,7 +55,7 @@ pub(super) enum Tag {
 impl Tag {
     pub(super) const COUNT: usize = Tag::Void as usize + 1;
 
-    /// Returns the element of a name in lower case.
+    /// Returns the element with a name in lower case.
     pub(super) fn of(name: &[u8]) -> Tag {
         match name {
             b"a" => Tag::A,
@@ -118,17 +118,17 @@ impl Tag {
         matches!(self, Tag::Void | Tag::Br | Tag::Hr | Tag::Img | Tag::Meta | Tag::Base)
     }
 
-    /// Whose `/>` means what it says.
+    /// Returns whether `/>` closes it (SVG and MathML).
     pub(super) fn is_foreign(self) -> bool {
         self == Tag::Svg
     }
 
-    /// Whether anything of it is for readers.
+    /// Returns whether it has visible content.
     pub(super) fn is_shown(self) -> bool {
         !matches!(self, Tag::Dropped | Tag::Svg | Tag::Title | Tag::Meta | Tag::Base | Tag::Void)
     }
 
-    /// Begins on a line of its own.
+    /// Returns whether it is a block element.
     pub(super) fn is_block(self) -> bool {
         !matches!(
             self,
@@ -150,7 +150,7 @@ impl Tag {
         )
     }
 
-    /// A paragraph outside of it is not ended by what is inside.
+    /// Returns whether its content cannot close a paragraph outside of it.
     pub(super) fn holds_paragraphs(self) -> bool {
         self != Tag::P && self.is_block()
     }
@@ -167,9 +167,9 @@ impl Tag {
     }
 }
 
-/// What an attribute is wanted for.
+/// The attributes that are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Want {
+pub(super) enum AttributeUse {
     Nothing,
     Href,
     Src,
@@ -185,22 +185,22 @@ pub(super) enum Want {
     Style,
 }
 
-impl Want {
-    pub(super) fn of(name: &[u8]) -> Want {
+impl AttributeUse {
+    pub(super) fn of(name: &[u8]) -> AttributeUse {
         match name {
-            b"href" => Want::Href,
-            b"src" => Want::Src,
-            b"alt" => Want::Alt,
-            b"class" => Want::Class,
-            b"id" => Want::Id,
-            b"role" => Want::Role,
-            b"start" => Want::Start,
-            b"property" | b"name" => Want::MetaKey,
-            b"content" => Want::MetaValue,
-            b"hidden" => Want::Hidden,
-            b"aria-hidden" => Want::AriaHidden,
-            b"style" => Want::Style,
-            _ => Want::Nothing,
+            b"href" => AttributeUse::Href,
+            b"src" => AttributeUse::Src,
+            b"alt" => AttributeUse::Alt,
+            b"class" => AttributeUse::Class,
+            b"id" => AttributeUse::Id,
+            b"role" => AttributeUse::Role,
+            b"start" => AttributeUse::Start,
+            b"property" | b"name" => AttributeUse::MetaKey,
+            b"content" => AttributeUse::MetaValue,
+            b"hidden" => AttributeUse::Hidden,
+            b"aria-hidden" => AttributeUse::AriaHidden,
+            b"style" => AttributeUse::Style,
+            _ => AttributeUse::Nothing,
         }
     }
 }

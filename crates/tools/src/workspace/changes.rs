@@ -1,25 +1,25 @@
-//! Tells clients when a workspace file changes.
+//! Watches the workspace and announces changes of its resources.
 
-use super::address;
+use super::file_uri;
 use super::resources::FILES_MAX;
-use crate::watch::{Added, Batch, Folders, Watch};
+use crate::watch::{ChangeBatch, FolderWatcher, WatchGuard, WatchStatus};
 use portcullis_core::root::{DEPTH_MAX, RootError, RootedPath};
-use portcullis_core::{Affected, Change, Changes, List, Root, Unruled};
+use portcullis_core::{Affected, CatalogChange, ChangeNotifier, DefaultDecision, List, Root};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// How often the tree is looked at for one batch. More than once only while somebody makes folders at that moment,
-/// and the next batch tells of those anyway.
-const LOOKS_MAX: usize = 4;
+/// Scans of the tree for one batch. More than one is needed only while folders are being created, and the next batch
+/// covers those anyway.
+const SCANS_MAX: usize = 4;
 
-/// Starts to watch every folder of the workspace.
-pub(super) fn watch(root: Root, host: &Path, changes: Changes) -> Result<Watch, RootError> {
+/// Watches every folder of the workspace.
+pub(super) fn watch(root: Root, host: &Path, changes: ChangeNotifier) -> Result<WatchGuard, RootError> {
     let host = host.canonicalize().map_err(RootError::Io)?;
-    let mut folders = Folders::new().map_err(RootError::Io)?;
-    let mut seen = Seen { root, host, files: BTreeSet::new() };
-    seen.look_again(&mut folders)?;
-    let watch = Watch::start("watch-workspace", folders, move |folders, batch| {
+    let mut folders = FolderWatcher::new().map_err(RootError::Io)?;
+    let mut seen = WorkspaceSnapshot { root, host, files: BTreeSet::new() };
+    seen.rescan(&mut folders)?;
+    let watch = WatchGuard::start("watch-workspace", folders, move |folders, batch| {
         for change in seen.changes(folders, batch) {
             changes.announce(change);
         }
@@ -27,17 +27,17 @@ pub(super) fn watch(root: Root, host: &Path, changes: Changes) -> Result<Watch, 
     watch.map_err(RootError::Io)
 }
 
-/// What the workspace held when it was last looked at.
-struct Seen {
+/// The files of the workspace at the last scan.
+struct WorkspaceSnapshot {
     root: Root,
-    /// Where the root is, to tell which file an event is about. Files are only ever reached through the root.
+    /// The root's path on the host, to map events to files. Files are only accessed through the root.
     host: PathBuf,
     files: BTreeSet<RootedPath>,
 }
 
-impl Seen {
-    /// Returns what to tell about a batch: the list if it is another one now, and every file that was touched.
-    fn changes(&mut self, folders: &mut Folders, batch: Batch) -> Vec<Change> {
+impl WorkspaceSnapshot {
+    /// Returns the notifications for a batch: the list if it changed, and every touched file.
+    fn changes(&mut self, folders: &mut FolderWatcher, batch: ChangeBatch) -> Vec<CatalogChange> {
         let mut touched = BTreeSet::new();
         let mut listed = BTreeSet::new();
         for path in &batch.touched {
@@ -53,38 +53,38 @@ impl Seen {
         }
         if batch.folders_changed || batch.lost {
             let before = self.files.clone();
-            match self.look_again(folders) {
+            match self.rescan(folders) {
                 Ok(new) => {
                     listed.extend(before.symmetric_difference(&self.files).cloned());
                     touched.extend(listed.iter().cloned());
-                    // What happened in a folder before it was watched nobody has told.
+                    // Changes in a folder before it was watched caused no event.
                     let new: BTreeSet<&str> = new.iter().map(RootedPath::as_str).collect();
-                    let untold = |file: &&RootedPath| {
+                    let unseen = |file: &&RootedPath| {
                         let folder = file.as_str().rsplit_once('/');
                         folder.is_some_and(|(folder, _)| new.contains(folder))
                     };
-                    touched.extend(self.files.iter().filter(untold).cloned());
+                    touched.extend(self.files.iter().filter(unseen).cloned());
                 }
-                Err(error) => tracing::warn!(%error, "Could not look through the workspace for changes."),
+                Err(error) => tracing::warn!(%error, "could not scan the workspace for changes"),
             }
-            // What was lost may have been anything.
+            // After an overflow, anything may have changed.
             if batch.lost {
                 listed.extend(self.files.iter().cloned());
             }
         }
         let list = (!listed.is_empty()).then(|| {
-            let resource = |path: &RootedPath| Affected::resource(&address::of(path), Unruled::default());
-            Change::Within(List::Resources, listed.iter().map(resource).collect())
+            let resource =
+                |path: &RootedPath| Affected::resource(&file_uri::of(path), DefaultDecision::default());
+            CatalogChange::Within(List::Resources, listed.iter().map(resource).collect())
         });
-        let files = touched.iter().map(|path| Change::ResourceUpdated(address::of(path)));
+        let files = touched.iter().map(|path| CatalogChange::ResourceUpdated(file_uri::of(path)));
         list.into_iter().chain(files).collect()
     }
 
-    /// Looks at the whole tree, until it holds no folder that was not watched while it was looked at.
-    /// Returns the folders that are watched from now on.
-    fn look_again(&mut self, folders: &mut Folders) -> Result<BTreeSet<RootedPath>, RootError> {
+    /// Scans the tree until no folder is new. Returns the folders that are watched from now on.
+    fn rescan(&mut self, folders: &mut FolderWatcher) -> Result<BTreeSet<RootedPath>, RootError> {
         let mut new = BTreeSet::new();
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SCANS_MAX {
             let walked = self.root.walk(FILES_MAX, DEPTH_MAX)?;
             self.files = walked.files.into_iter().map(|file| file.path).collect();
             let before = new.len();
@@ -96,18 +96,18 @@ impl Seen {
         Ok(new)
     }
 
-    /// Watches these folders, and adds those that were not watched before to `new`.
-    fn watch_all(&self, folders: &mut Folders, paths: &[RootedPath], new: &mut BTreeSet<RootedPath>) {
+    /// Watches these folders, and adds the new ones to `new`.
+    fn watch_all(&self, folders: &mut FolderWatcher, paths: &[RootedPath], new: &mut BTreeSet<RootedPath>) {
         for path in paths {
             match folders.add(&self.host.join(path.as_str())) {
-                Ok(Added::New) => {
+                Ok(WatchStatus::New) => {
                     new.insert(path.clone());
                 }
-                Ok(Added::Known) => {}
-                // Gone already.
+                Ok(WatchStatus::Known) => {}
+                // Removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    tracing::warn!(%path, %error, "Cannot watch all of the workspace; some changes go untold.");
+                    tracing::warn!(%path, %error, "cannot watch the whole workspace; some changes are not announced");
                     break;
                 }
             }

@@ -1,22 +1,22 @@
 //! Workspace files as resources.
 
-use super::{address, changes};
+use super::{changes, file_uri};
 use crate::files;
-use crate::watch::Watch;
+use crate::watch::WatchGuard;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_core::root::{DEPTH_MAX, RootedPath, WalkedFile};
 use portcullis_core::{
-    ArgumentInProgress, BoxFuture, CallCtx, Changes, Completion, ResourceBody, ResourceContents, ResourceDef,
-    ResourceSource, Root, Sight, TemplateDef, ToolError,
+    BoxFuture, CallCtx, ChangeNotifier, Completion, CompletionArgument, ResourceBody, ResourceContents,
+    ResourceDef, ResourceSource, ResourceVisibility, Root, TemplateDef, ToolError,
 };
 use std::path::Path;
 use std::sync::Arc;
 
-/// How many files and folders of the workspace are looked at for a list.
+/// Files and folders that are scanned for a list.
 pub(super) const FILES_MAX: usize = 10_000;
 
-/// Types by extension, for those that agents meet. What is not here is text or bytes.
+/// Media types by extension. Other files are text or bytes.
 const TYPES: [(&str, &str); 26] = [
     ("css", "text/css"),
     ("csv", "text/csv"),
@@ -48,15 +48,17 @@ const TYPES: [(&str, &str); 26] = [
 
 pub(super) struct WorkspaceFiles {
     root: Root,
-    /// Ends with the family.
-    _watch: Option<Watch>,
+    /// Dropped with the family.
+    _watch: Option<WatchGuard>,
 }
 
 impl WorkspaceFiles {
-    pub(super) fn new(root: Root, host: &Path, changes: Changes) -> WorkspaceFiles {
-        // Without a watch, files still can be read; clients only do not hear of changes.
+    pub(super) fn new(root: Root, host: &Path, changes: ChangeNotifier) -> WorkspaceFiles {
+        // Without a watch files can still be read; only change notifications are missing.
         let watch = changes::watch(root.clone(), host, changes)
-            .inspect_err(|error| tracing::warn!(%error, "Cannot watch the workspace; changes go untold."))
+            .inspect_err(
+                |error| tracing::warn!(%error, "cannot watch the workspace; changes are not announced"),
+            )
             .ok();
         WorkspaceFiles { root, _watch: watch }
     }
@@ -68,7 +70,7 @@ impl WorkspaceFiles {
     }
 
     async fn contents(&self, uri: String) -> Result<Vec<ResourceContents>, ToolError> {
-        let path = address::parse(&uri)?;
+        let path = file_uri::parse(&uri)?;
         let content = files::read(&self.root, &path).await;
         let content =
             content.map_err(|error| error.into_tool_error("resource", path.as_str(), super::LIST.name))?;
@@ -85,12 +87,12 @@ impl WorkspaceFiles {
 
 impl ResourceSource for WorkspaceFiles {
     fn owns(&self, uri: &str) -> bool {
-        uri.starts_with(address::PREFIX)
+        uri.starts_with(file_uri::PREFIX)
     }
 
     fn templates(&self) -> Vec<Arc<TemplateDef>> {
         vec![Arc::new(TemplateDef {
-            uri_template: address::TEMPLATE.to_owned(),
+            uri_template: file_uri::TEMPLATE.to_owned(),
             name: "workspace-file".to_owned(),
             title: Some("Workspace file".to_owned()),
             description: Some("A file of the workspace, by its relative path.".to_owned()),
@@ -113,15 +115,15 @@ impl ResourceSource for WorkspaceFiles {
     fn complete(
         &self,
         _: String,
-        argument: ArgumentInProgress,
-        sight: Sight,
+        argument: CompletionArgument,
+        sight: ResourceVisibility,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
         Box::pin(async move {
             if argument.name != "path" {
                 return Ok(Completion::default());
             }
             let files = self.walk().await?.into_iter();
-            let visible = files.filter(|file| sight.sees_resource(&address::of(&file.path)));
+            let visible = files.filter(|file| sight.sees_resource(&file_uri::of(&file.path)));
             Ok(Completion::matching(visible.map(|file| file.path.to_string()), &argument.value))
         })
     }
@@ -129,7 +131,7 @@ impl ResourceSource for WorkspaceFiles {
 
 fn resource(file: &WalkedFile) -> ResourceDef {
     ResourceDef {
-        uri: address::of(&file.path),
+        uri: file_uri::of(&file.path),
         name: file.path.to_string(),
         title: None,
         description: None,

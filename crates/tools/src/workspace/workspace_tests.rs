@@ -1,12 +1,12 @@
 use super::*;
-use crate::testing::{Hub, hear, hear_list};
-use portcullis_core::{Change, CompletionOf};
+use crate::testing::{ToolsFixture, hear, hear_list};
+use portcullis_core::{CatalogChange, CompletionRef};
 use std::fs;
 use std::os::unix::fs::symlink;
 
 #[tokio::test]
 async fn files_are_written_read_and_listed() {
-    let hub = Hub::new();
+    let hub = ToolsFixture::new();
     insta::assert_snapshot!(hub.check(&[
         r#"workspace_list {}"#,
         r#"workspace_write {"path": "notes/todo.md", "content": "milk\n"}"#,
@@ -41,7 +41,7 @@ async fn files_are_written_read_and_listed() {
 
 #[tokio::test]
 async fn what_fails_says_what_to_do() {
-    let hub = Hub::new();
+    let hub = ToolsFixture::new();
     fs::write(hub.workspace().join("image.png"), [0x89, b'P', b'N', b'G', 0xff]).unwrap();
     fs::create_dir(hub.workspace().join("notes")).unwrap();
     symlink("/etc", hub.workspace().join("link")).unwrap();
@@ -107,7 +107,7 @@ async fn what_fails_says_what_to_do() {
 
 #[tokio::test]
 async fn contents_have_a_bound_and_large_ones_pass() {
-    let hub = Hub::new();
+    let hub = ToolsFixture::new();
     let write = async |bytes: usize| {
         let arguments = serde_json::json!({ "path": "big", "content": "x".repeat(bytes) });
         crate::testing::shown(hub.call(portcullis_core::Target::Tool(WRITE.name.to_owned()), arguments).await)
@@ -123,7 +123,7 @@ async fn contents_have_a_bound_and_large_ones_pass() {
 
 #[tokio::test]
 async fn a_long_list_says_that_it_is_cut() {
-    let hub = Hub::new();
+    let hub = ToolsFixture::new();
     for count in 0..=ENTRIES_MAX {
         fs::write(hub.workspace().join(format!("{count:04}")), "").unwrap();
     }
@@ -134,7 +134,7 @@ async fn a_long_list_says_that_it_is_cut() {
 
 #[tokio::test]
 async fn files_are_resources() {
-    let hub = Hub::new();
+    let hub = ToolsFixture::new();
     fs::create_dir(hub.workspace().join("my notes")).unwrap();
     fs::write(hub.workspace().join("my notes/todo.md"), "milk").unwrap();
     fs::write(hub.workspace().join("image.PNG"), [0x89, 0xff]).unwrap();
@@ -181,7 +181,7 @@ async fn files_are_resources() {
     unknown: Unknown resource: other:///x
     "#);
 
-    let template = || CompletionOf::Template("workspace:///{+path}".to_owned());
+    let template = || CompletionRef::Template("workspace:///{+path}".to_owned());
     assert_eq!(hub.complete(template(), "path", "my").await, ["my notes/todo.md"]);
     assert_eq!(hub.complete(template(), "path", "").await.len(), 3);
     assert_eq!(hub.complete(template(), "other", "").await, Vec::<String>::new());
@@ -189,16 +189,16 @@ async fn files_are_resources() {
 
 #[tokio::test]
 async fn a_change_is_told_by_whomever_it_is_made() {
-    let hub = Hub::new();
+    let hub = ToolsFixture::new();
     let mut changes = hub.gate.subscribe();
-    let updated = |path: &str| Change::ResourceUpdated(format!("workspace:///{path}"));
+    let updated = |path: &str| CatalogChange::ResourceUpdated(format!("workspace:///{path}"));
 
     // By a tool, in a folder that did not exist.
     hub.check(&[r#"workspace_write {"path": "notes/todo.md", "content": "milk"}"#]).await;
     hear_list(&mut changes).await;
     hear(&mut changes, updated("notes/todo.md")).await;
 
-    // By a person, in that folder; the list is the same, so it is not told.
+    // By a person, in that folder; the list is unchanged, so only the update is announced.
     fs::write(hub.workspace().join("notes/todo.md"), "bread").unwrap();
     assert_eq!(changes.recv().await.unwrap(), updated("notes/todo.md"));
 
@@ -218,7 +218,7 @@ async fn a_change_is_told_by_whomever_it_is_made() {
 #[tokio::test]
 async fn what_a_crash_left_is_removed_at_the_start() {
     let name = format!(".portcullis-{}.tmp", "0".repeat(32));
-    let hub = Hub::with(|folder| {
+    let hub = ToolsFixture::with(|folder| {
         fs::create_dir(folder.join("ai-data")).unwrap();
         fs::write(folder.join("ai-data").join(&name), "half").unwrap();
     });

@@ -1,17 +1,17 @@
-//! What is known of who we are at one server, and where that is kept.
+//! The account of the hub at one server: its login, and the store of that login.
 
 use super::client::{self, OAuthClient};
-use super::keep::{ClientKind, Keep, Login, Turn};
-use super::renewals::Why;
+use super::login_store::{ClientKind, Login, LoginLock, LoginStore};
+use super::renewals::RenewalReason;
 use super::{CLIENT_UNKNOWN, OAuthError, OAuthSpec, address, tokens};
 use portcullis_core::{Clock, Secret};
-use portcullis_egress::Egress;
+use portcullis_egress::EgressClient;
 use std::sync::Arc;
 
 pub(super) struct Account {
     pub(super) spec: OAuthSpec,
-    pub(super) egress: Egress,
-    pub(super) keep: Arc<dyn Keep>,
+    pub(super) egress: EgressClient,
+    pub(super) keep: Arc<dyn LoginStore>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
@@ -20,9 +20,9 @@ impl Account {
         self.clock.since_epoch().as_secs()
     }
 
-    /// Renews the token unless that was done meanwhile, here or in another process. Returns the header to use.
-    pub(super) async fn renew(&self, used: &str, why: Why) -> Result<String, OAuthError> {
-        let _turn = self.turn().await?;
+    /// Renews the token, unless this or another process has done so meanwhile. Returns the header to use.
+    pub(super) async fn renew(&self, used: &str, why: RenewalReason) -> Result<String, OAuthError> {
+        let _turn = self.lock().await?;
         let Some(mut login) = self.load().await? else {
             return Err(self.needs_person("the login is gone"));
         };
@@ -46,9 +46,9 @@ impl Account {
             Err(OAuthError::Refused { code, why: said, .. }) => {
                 let client_gone = CLIENT_UNKNOWN.contains(&code.as_str());
                 if client_gone || code == "invalid_grant" {
-                    // It will not get better: what is of no use to anyone is not kept.
+                    // The refresh token is invalid for good.
                     login.refresh_token = None;
-                    login.access_token.take_if(|_| why != Why::Due);
+                    login.access_token.take_if(|_| why != RenewalReason::Due);
                     login.about.client_gone |= client_gone;
                     self.save(login).await?;
                     return Err(self.needs_person(&format!("the login has ended ({said})")));
@@ -62,13 +62,13 @@ impl Account {
         login.about.granted = granted.scopes.or(login.about.granted);
         let header = bearer(&granted.access_token);
         login.access_token = Some(granted.access_token);
-        // A server that gives a new one has put the old one out of use.
+        // A server that issues a new one has revoked the old one.
         login.refresh_token = granted.refresh_token.or(login.refresh_token);
         self.save(login).await?;
         Ok(header)
     }
 
-    /// Returns the client that a login was made by, as it shows itself at `endpoint`.
+    /// Returns the client of a login, as it authenticates at `endpoint`.
     pub(super) fn client_of(&self, login: &Login, endpoint: &str) -> Result<OAuthClient, OAuthError> {
         let about = &login.about;
         let secret = match (about.client, &self.spec.client_secret) {
@@ -79,7 +79,7 @@ impl Account {
         Ok(OAuthClient { kind, id, secret, method })
     }
 
-    /// Returns the token of a login, if it is one for this server.
+    /// Returns the token of a login, if it is for this server.
     pub(super) fn token_of<'a>(&self, login: &'a Login) -> Option<&'a Secret<String>> {
         let is_ours = address::is_resource_of(&login.about.resource, &self.spec.url);
         login.access_token.as_ref().filter(|_| is_ours)
@@ -90,17 +90,17 @@ impl Account {
     }
 
     pub(super) async fn load(&self) -> Result<Option<Login>, OAuthError> {
-        // Mostly one look at a file that has not changed; not worth a thread.
+        // Mostly one `stat` of an unchanged file; not worth a thread.
         self.keep.load().map_err(OAuthError::Store)
     }
 
-    /// Waits until nobody else changes the login, in any process.
-    pub(super) async fn turn(&self) -> Result<Turn, OAuthError> {
+    /// Waits for the lock on the login, across processes.
+    pub(super) async fn lock(&self) -> Result<LoginLock, OAuthError> {
         let keep = self.keep.clone();
-        blocking(move || keep.turn()).await
+        blocking(move || keep.lock()).await
     }
 
-    /// Makes sure that what comes of a login can be kept.
+    /// Makes sure that a login can be saved.
     pub(super) async fn prepare(&self) -> Result<(), OAuthError> {
         let keep = self.keep.clone();
         blocking(move || keep.prepare()).await

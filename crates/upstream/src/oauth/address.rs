@@ -1,16 +1,16 @@
-//! Addresses that a stranger wrote into a document, before anything is done with them.
+//! URLs from untrusted documents, checked before they are used.
 //!
-//! Where requests go is decided by `portcullis_egress`, each time one is made. Here stands what it cannot know: what
-//! is the same server, and what may be handed to a person's browser.
+//! `portcullis_egress` decides where requests go, each time one is made. Here is what it cannot know: which URLs are
+//! of the same server, and which may be opened in a person's browser.
 
 use super::error::OAuthError;
-use portcullis_egress::{Egress, Url};
+use portcullis_egress::{EgressClient, Url};
 
-/// Longer than the addresses of servers; a whole authorization request fits in what browsers take.
+/// The longest URL. An authorization request still fits in what browsers accept.
 const ADDRESS_BYTES_MAX: usize = 2 * 1024;
 
-/// Returns whether a text holds only what an address is written with, and nothing that a shell, a terminal or an opener
-/// of addresses could take for more. Stricter than the grammar: `&` and quotes have no business in a path.
+/// Returns whether a text has only plain URL characters, and nothing that a shell, a terminal or a URL opener could
+/// interpret. Stricter than the grammar: `&` and quotes have no business in a path.
 fn is_plain(text: &str) -> bool {
     let (path, query) = text.split_once('?').unwrap_or((text, ""));
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]%+,".contains(c);
@@ -19,7 +19,7 @@ fn is_plain(text: &str) -> bool {
         && !has_hidden_control(text)
 }
 
-/// Returns whether a percent escape stands for a control character, or for nothing.
+/// Returns whether a percent-encoding is a control character, or invalid.
 fn has_hidden_control(text: &str) -> bool {
     text.split('%').skip(1).any(|after| {
         let byte = after.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
@@ -27,25 +27,29 @@ fn has_hidden_control(text: &str) -> bool {
     })
 }
 
-/// Checks the address that a person's browser is sent to. It is https, or a place that a person made reachable; it is
-/// public like any that we ask ourselves; and it is written plainly.
-pub(super) async fn authorization(egress: &Egress, text: &str) -> Result<Url, OAuthError> {
-    const WHAT: &str = "the address of the login page";
+/// Checks the URL that a person's browser is sent to: https or a configured exception, public like any that the hub
+/// requests, and plain.
+pub(super) async fn authorization(egress: &EgressClient, text: &str) -> Result<Url, OAuthError> {
+    const WHAT: &str = "the URL of the login page";
     if text.len() > ADDRESS_BYTES_MAX || !is_plain(text) {
-        return Err(OAuthError::malformed(WHAT, "it is not written as an address of a page is"));
+        return Err(OAuthError::malformed(WHAT, "it is not a plain URL"));
     }
     egress.get(text).check().await.map_err(OAuthError::reach(WHAT))
 }
 
-/// Checks an address that requests will go to, so that nobody is asked to log in for nothing.
-pub(super) async fn endpoint(egress: &Egress, what: &'static str, text: &str) -> Result<(), OAuthError> {
+/// Checks a URL of later requests first, so that no person logs in for nothing.
+pub(super) async fn endpoint(
+    egress: &EgressClient,
+    what: &'static str,
+    text: &str,
+) -> Result<(), OAuthError> {
     if text.len() > ADDRESS_BYTES_MAX {
-        return Err(OAuthError::malformed(what, "its address is too long"));
+        return Err(OAuthError::malformed(what, "its URL is too long"));
     }
     egress.get(text).check().await.map(drop).map_err(OAuthError::reach(what))
 }
 
-/// Returns whether a token for `resource` is one for the server at `server`: the same origin, and a path at or above.
+/// Returns whether a token for `resource` is for the server at `server`: the same origin, and a path at or above.
 pub(super) fn is_resource_of(resource: &str, server: &Url) -> bool {
     if resource.len() > ADDRESS_BYTES_MAX {
         return false;
@@ -72,7 +76,7 @@ mod tests {
     use std::path::PathBuf;
     use std::sync::Arc;
 
-    /// Everybody is at a public address.
+    /// Every name has a public address.
     struct Public;
 
     impl Resolve for Public {
@@ -81,9 +85,9 @@ mod tests {
         }
     }
 
-    fn egress() -> Egress {
+    fn egress() -> EgressClient {
         let settings = EgressSettings::default();
-        Egress::new(settings, Arc::new(Public), Arc::new(NoSecrets), Arc::new(SystemClock)).unwrap()
+        EgressClient::new(settings, Arc::new(Public), Arc::new(NoSecrets), Arc::new(SystemClock)).unwrap()
     }
 
     #[tokio::test]
@@ -128,7 +132,7 @@ mod tests {
             let address = case["authorization_endpoint"].as_str().unwrap();
             assert!(authorization(&egress, address).await.is_err(), "{address}");
             all += 1;
-            // What only looks at the scheme lets some through: the corpus can tell the difference.
+            // A check of the scheme alone would accept some: the corpus can tell the difference.
             weak += usize::from(Url::parse(address).is_ok_and(|url| url.scheme().starts_with("http")));
         }
         eprintln!("figure: {all} addresses, 0 reach a browser; with the scheme alone {weak}");

@@ -1,4 +1,4 @@
-//! Where a person's browser comes back to: a listener on this machine, for one login.
+//! Redirect URI: a listener on loopback for one login, where the browser brings the code.
 
 use super::error::OAuthError;
 use bytes::Bytes;
@@ -21,62 +21,62 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use url::form_urlencoded;
 
-/// How long to wait after a connection could not be taken: the system is short of something.
+/// The pause after `accept` failed: the system is short of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a person may take. What is sent out with the request is good for as long, and for one answer.
+/// How long a person may take. `state` is valid as long, and once.
 pub(super) const LOGIN_WITHIN: Duration = Duration::from_secs(10 * 60);
-/// How long one visitor may take to say what it wants. Browsers open connections ahead of time and say nothing.
+/// The timeout of one connection. Browsers open some ahead of time and send nothing.
 const VISIT_WITHIN: Duration = Duration::from_secs(10);
-/// Visitors at the same time. Anything on this machine can come here.
+/// Concurrent connections. Any process on this machine can connect.
 const VISITORS_MAX: usize = 16;
-/// The first line and the headers of a visitor.
+/// The longest request head.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// The longest part of an answer that is looked at.
+/// The longest parameter.
 const PART_BYTES_MAX: usize = 4 * 1024;
 pub(super) const PATH: &str = "/callback";
-/// The port that browsers do not name.
+/// The port that browsers omit.
 const USUAL_PORT: u16 = 80;
 
 const DONE: &str = "Portcullis has what it needs. You can close this page.";
 const NOT_DONE: &str = "The login did not succeed. The terminal says why; you can close this page.";
-const STRANGE: &str = "Nobody waits for this.";
+const STRANGE: &str = "No login is waiting for this page.";
 
-/// What the browser brought.
+/// The parameters of the redirect.
 #[derive(Debug)]
-pub(super) struct Brought {
+pub(super) struct CallbackParams {
     pub(super) code: Result<Secret<String>, OAuthError>,
-    /// Who sent it, if they said so.
+    /// The issuer, if it is named.
     pub(super) issuer: Option<String>,
 }
 
-/// A listener, on this machine only.
-pub(super) struct Callback {
+/// A listener on loopback only.
+pub(super) struct CallbackListener {
     listener: TcpListener,
     port: u16,
 }
 
-impl Callback {
-    /// Listens at `port`, or at one that is free.
-    pub(super) async fn listen(port: Option<u16>) -> Result<Callback, OAuthError> {
+impl CallbackListener {
+    /// Listens on `port`, or on a free one.
+    pub(super) async fn listen(port: Option<u16>) -> Result<CallbackListener, OAuthError> {
         let failed = |error: std::io::Error| {
             let at = port.map_or_else(|| "any port".to_owned(), |port| format!("port {port}"));
-            OAuthError::Unfinished(format!("nobody can come back to {at} of 127.0.0.1: {error}"))
+            OAuthError::Unfinished(format!("cannot listen on {at} of 127.0.0.1: {error}"))
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.unwrap_or(0))).await.map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
-        Ok(Callback { listener, port })
+        Ok(CallbackListener { listener, port })
     }
 
     pub(super) fn redirect_uri(&self) -> String {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }
 
-    /// Waits for the browser that brings `state` back. Others are turned away, and change nothing.
-    pub(super) async fn wait(self, state: &str) -> Result<Brought, OAuthError> {
-        let expected = Arc::new(Expected { state: state.to_owned(), port: self.port });
-        let (bring, mut brought) = mpsc::channel::<Brought>(1);
+    /// Waits for the request with this `state`. Others are rejected, and change nothing.
+    pub(super) async fn wait(self, state: &str) -> Result<CallbackParams, OAuthError> {
+        let expected = Arc::new(ExpectedCallback { state: state.to_owned(), port: self.port });
+        let (bring, mut brought) = mpsc::channel::<CallbackParams>(1);
         let visitors = Arc::new(Semaphore::new(VISITORS_MAX));
-        // Ends with this function, and whoever is still there with it.
+        // Dropped with this function, with all its connections.
         let mut visits = JoinSet::new();
         let accepting = async {
             loop {
@@ -95,20 +95,20 @@ impl Callback {
                         .max_buf_size(HEAD_BYTES_MAX)
                         .keep_alive(false)
                         .serve_connection(TokioIo::new(stream), service);
-                    // However it ends, the next visitor is as welcome.
+                    // However it ends, the next connection is served.
                     let _ = tokio::time::timeout(VISIT_WITHIN, visit).await;
                     drop(place);
                 });
             }
         };
-        let late = || OAuthError::Unfinished("nobody logged in within 10 minutes; run it again".to_owned());
+        let late = || OAuthError::Unfinished("no login within 10 minutes; run it again".to_owned());
         let found = tokio::select! {
             found = brought.recv() => found.ok_or_else(late),
             () = accepting => Err(late()),
             () = tokio::time::sleep(LOGIN_WITHIN) => Err(late()),
         };
         if found.is_ok() {
-            // The page is on its way; whoever is not done in a moment is not needed.
+            // The page is being sent; a slow browser is not waited for.
             let _ = tokio::time::timeout(Duration::from_secs(1), async {
                 while visits.join_next().await.is_some() {}
             })
@@ -118,15 +118,15 @@ impl Callback {
     }
 }
 
-struct Expected {
+struct ExpectedCallback {
     state: String,
     port: u16,
 }
 
 async fn answer(
     request: Request<Incoming>,
-    expected: Arc<Expected>,
-    bring: mpsc::Sender<Brought>,
+    expected: Arc<ExpectedCallback>,
+    bring: mpsc::Sender<CallbackParams>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     if !is_here(host, expected.port) || request.method() != Method::GET || request.uri().path() != PATH {
@@ -136,7 +136,7 @@ async fn answer(
     let part = |name: &str| {
         let mut found = form_urlencoded::parse(query.as_bytes()).filter(|(key, _)| key == name);
         let value = found.next().map(|(_, value)| value.into_owned());
-        // What is said twice is said by two.
+        // A repeated parameter counts as none.
         value.filter(|value| found.next().is_none() && value.len() <= PART_BYTES_MAX)
     };
     let is_ours = part("state").is_some_and(|state| is_equal(&state, &expected.state));
@@ -148,30 +148,30 @@ async fn answer(
             Err(OAuthError::refused("the login", &error, part("error_description").as_deref()))
         }
         (None, Some(code)) => Ok(Secret::new(code)),
-        (None, None) => Err(OAuthError::malformed("the answer to the login", "it has no code")),
+        (None, None) => Err(OAuthError::malformed("the login response", "it has no code")),
     };
     let (status, text) = if code.is_ok() { (StatusCode::OK, DONE) } else { (StatusCode::OK, NOT_DONE) };
     let issuer = part("iss").map(|issuer| if issuer.is_empty() { "(empty)".to_owned() } else { issuer });
-    // Said once: a second answer finds the place taken, or nobody there.
-    match bring.try_send(Brought { code, issuer }) {
+    // Only the first one counts.
+    match bring.try_send(CallbackParams { code, issuer }) {
         Ok(()) => Ok(page(status, text)),
         Err(_) => Ok(page(StatusCode::BAD_REQUEST, STRANGE)),
     }
 }
 
-/// Returns whether the visitor means this machine. A page elsewhere may have this address by a trick of names.
+/// Returns whether the `Host` is this machine (DNS rebinding).
 fn is_here(host: &str, port: u16) -> bool {
     let is = |name: &str| host == format!("{name}:{port}") || (port == USUAL_PORT && host == name);
     is("127.0.0.1") || is("localhost")
 }
 
-/// Compares without telling by the time it takes how much was right.
+/// Compares in constant time.
 fn is_equal(one: &str, other: &str) -> bool {
     one.len() == other.len()
         && one.bytes().zip(other.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-/// A page that holds nothing of what was sent.
+/// A page with nothing of the request in it.
 fn page(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     let html = format!("<!doctype html><meta charset=utf-8><title>Portcullis</title><p>{text}</p>\n");
     let mut response = Response::new(Full::new(html.into()));

@@ -1,9 +1,9 @@
-//! What a server says in `WWW-Authenticate` when it refuses.
+//! `WWW-Authenticate` challenge of a refusal.
 
 /// Longer than any header that servers send.
 const CHALLENGE_BYTES_MAX: usize = 8 * 1024;
 
-/// The part of a refusal that is about bearer tokens.
+/// The parameters of a bearer challenge.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Challenge {
     pub(super) resource_metadata: Option<String>,
@@ -12,7 +12,7 @@ pub(super) struct Challenge {
 }
 
 impl Challenge {
-    /// Reads a header. What is not understood is left out: it came from a stranger, and only adds to what we do.
+    /// Parses a header. What is not understood is ignored: it is untrusted, and only adds to the flow.
     pub(super) fn parse(header: &str) -> Challenge {
         let mut challenge = Challenge::default();
         if header.len() > CHALLENGE_BYTES_MAX {
@@ -37,7 +37,7 @@ impl Challenge {
                 "error" => &mut challenge.error,
                 _ => continue,
             };
-            // The first counts: a second one is somebody's trick.
+            // The first counts: a second one may be injected.
             part.get_or_insert(value);
         }
         challenge
@@ -48,14 +48,14 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c)
 }
 
-/// Takes the next word, and returns what comes after it.
+/// Takes the next word, and returns the rest.
 fn word(text: &str) -> Option<(&str, &str)> {
     let start = text.find(is_word)?;
     let text = &text[start..];
     Some(text.split_at(text.find(|c| !is_word(c)).unwrap_or(text.len())))
 }
 
-/// Takes a value, in quotes or without.
+/// Takes a value, quoted or not.
 fn value_of(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([',', ' ', '\t']).unwrap_or(text.len());

@@ -1,19 +1,19 @@
-//! Who we are to an authorization server: a client that a person configured, one that is the address of a document, or
-//! one that registers itself. In this order, as the specification has it.
+//! OAuth client of the hub at an authorization server: configured, a client metadata document, or dynamically
+//! registered. In this order, as the specification requires.
 
 use super::discovery::AuthorizationServer;
 use super::error::OAuthError;
-use super::keep::{ClientKind, Login, TokenMethod};
+use super::login_store::{ClientKind, Login, TokenMethod};
 use super::{ClientSecret, OAuthSpec};
-use crate::clean::one_line;
+use crate::sanitize::one_line;
 use portcullis_core::Secret;
-use portcullis_egress::{Egress, Escape, Fill, Url, header};
+use portcullis_egress::{EgressClient, SecretEscaping, SecretTemplate, Url, header};
 use serde::Deserialize;
 use serde_json::json;
 
-/// The answer to a registration. Servers repeat what was registered.
+/// The longest registration response. Servers repeat what was registered.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The longest name of a client.
+/// The longest client id.
 const CLIENT_ID_BYTES_MAX: usize = 2 * 1024;
 const WHAT: &str = "the registration of this hub";
 
@@ -27,15 +27,15 @@ pub(super) struct OAuthClient {
 }
 
 #[derive(Deserialize)]
-struct Registered {
+struct RegistrationResponse {
     client_id: String,
     client_secret: Option<String>,
     token_endpoint_auth_method: Option<String>,
 }
 
-/// Returns the client to be, registering it if need be. `known` is what was kept of an earlier login.
+/// Returns the client, registered if need be. `known` is the previous login.
 pub(super) async fn client(
-    egress: &Egress,
+    egress: &EgressClient,
     spec: &OAuthSpec,
     server: &AuthorizationServer,
     redirect_uri: &str,
@@ -48,7 +48,7 @@ pub(super) async fn client(
         let (kind, method) = (ClientKind::Document, TokenMethod::None);
         return Ok(OAuthClient { kind, id: document.clone(), secret: None, method });
     }
-    // Made by this issuer and for this way back, or of no use.
+    // Registered with this issuer and this redirect URI, or useless.
     let fits = |login: &&Login| {
         let about = &login.about;
         about.client == ClientKind::Registered
@@ -70,7 +70,7 @@ pub(super) async fn client(
     }
 }
 
-/// Says whether a client can be had without a person.
+/// Checks whether a client can be had without a person.
 pub(super) fn can_be_client(spec: &OAuthSpec, server: &AuthorizationServer) -> Result<(), OAuthError> {
     let by_document = spec.client_metadata_url.is_some() && server.takes_documents;
     if spec.client_id.is_some() || by_document || server.registration.is_some() {
@@ -82,7 +82,7 @@ pub(super) fn can_be_client(spec: &OAuthSpec, server: &AuthorizationServer) -> R
 fn unregistered(spec: &OAuthSpec, server: &AuthorizationServer) -> OAuthError {
     let (issuer, name) = (one_line(&server.issuer), &spec.name);
     OAuthError::Unregistered(format!(
-        "`{issuer}` knows only clients that a person registered there; set `mcp.{name}.oauth.client_id` to one"
+        "`{issuer}` accepts only clients that a person registered there; set `mcp.{name}.oauth.client_id` to one"
     ))
 }
 
@@ -99,14 +99,14 @@ fn configured(
     Ok(OAuthClient { kind, id: id.to_owned(), secret, method: method_with_secret(server) })
 }
 
-/// Looks a configured secret up, for the host where tokens are and no other.
+/// Looks up a configured secret, for the host of the token endpoint and no other.
 pub(super) fn secret_for(secret: &ClientSecret, token_endpoint: &str) -> Result<Secret<String>, OAuthError> {
     let host = Url::parse(token_endpoint).ok().and_then(|url| url.host_str().map(str::to_owned));
-    let host = host.ok_or_else(|| OAuthError::malformed("the place where tokens are", "it has no host"))?;
+    let host = host.ok_or_else(|| OAuthError::malformed("the token endpoint", "it has no host"))?;
     (secret.0)(&host).map_err(OAuthError::Store)
 }
 
-/// Returns how a secret is shown: in a header unless only the other way is offered.
+/// Returns how a secret is sent: in a header unless only the form is supported.
 fn method_with_secret(server: &AuthorizationServer) -> TokenMethod {
     let offers = |method: TokenMethod| {
         server.token_methods.as_ref().is_none_or(|methods| methods.iter().any(|m| m == method.as_str()))
@@ -118,12 +118,12 @@ fn method_with_secret(server: &AuthorizationServer) -> TokenMethod {
 }
 
 async fn register(
-    egress: &Egress,
+    egress: &EgressClient,
     server: &AuthorizationServer,
     registration: &str,
     redirect_uri: &str,
 ) -> Result<OAuthClient, OAuthError> {
-    // A program on someone's machine keeps no secret from them; one is taken where nothing else is offered.
+    // A program on a person's machine keeps no secret from them; one is used where nothing else is supported.
     let public = server.token_methods.as_ref().is_none_or(|methods| methods.iter().any(|m| m == "none"));
     let asked = if public { TokenMethod::None } else { method_with_secret(server) };
     let about = json!({
@@ -136,33 +136,34 @@ async fn register(
     });
     let request = egress
         .post(registration)
-        .header(header::ACCEPT, Fill::text("application/json"))
-        .body("application/json", Fill::text(about.to_string()), Escape::AsIs)
+        .header(header::ACCEPT, SecretTemplate::text("application/json"))
+        .body("application/json", SecretTemplate::text(about.to_string()), SecretEscaping::AsIs)
         .bytes_max(ANSWER_BYTES_MAX);
-    let answer = request.send().await.map_err(OAuthError::reach("the place where clients are registered"))?;
+    let answer = request.send().await.map_err(OAuthError::reach("the registration endpoint"))?;
     let body = answer.body.unwrap_or_default();
     if !matches!(answer.status, 200 | 201) {
-        return Err(super::tokens::told(WHAT, answer.status, &body));
+        return Err(super::tokens::refusal(WHAT, answer.status, &body));
     }
-    let registered: Registered = serde_json::from_slice(&body)
-        .map_err(|_| OAuthError::malformed("the answer to the registration", "it names no client"))?;
+    let registered: RegistrationResponse = serde_json::from_slice(&body)
+        .map_err(|_| OAuthError::malformed("the registration response", "it names no client"))?;
     if registered.client_id.is_empty() || registered.client_id.len() > CLIENT_ID_BYTES_MAX {
-        return Err(OAuthError::malformed(
-            "the answer to the registration",
-            "the client's name is empty or too long",
-        ));
+        return Err(OAuthError::malformed("the registration response", "the client id is empty or too long"));
     }
     let said = registered.token_endpoint_auth_method.as_deref().map(|text| {
-        let unknown =
-            || OAuthError::malformed("the answer to the registration", "it wants a method that we lack");
+        let unknown = || {
+            OAuthError::malformed(
+                "the registration response",
+                "it requires an unsupported authentication method",
+            )
+        };
         TokenMethod::parse(text).ok_or_else(unknown)
     });
     let method = said.transpose()?.unwrap_or(asked);
     let secret = registered.client_secret.filter(|secret| !secret.is_empty() && method != TokenMethod::None);
     if method != TokenMethod::None && secret.is_none() {
         return Err(OAuthError::malformed(
-            "the answer to the registration",
-            "it wants a secret and gives none",
+            "the registration response",
+            "it requires a secret and issues none",
         ));
     }
     let (kind, id) = (ClientKind::Registered, registered.client_id);

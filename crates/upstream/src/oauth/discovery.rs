@@ -1,49 +1,49 @@
-//! Who may let us in: from a server's refusal to the authorization server it trusts.
+//! Discovery: from a server's refusal to the authorization server that it trusts.
 //!
-//! First the document about the server (RFC 9728), at the address that its refusal names, or else at the usual places.
-//! Then the document about the authorization server (RFC 8414, or OpenID Connect). Each must say of itself what led
-//! there; where one does not, nothing more is asked of anyone.
+//! First the protected resource metadata (RFC 9728), at the URL in the refusal or at the well-known ones. Then the
+//! metadata of the authorization server (RFC 8414 or OpenID Connect). Each must name the URL that led there; where
+//! one does not, discovery ends without another request.
 
 use super::address::{authorization, endpoint, is_resource_of};
 use super::error::OAuthError;
-use crate::clean::one_line;
+use crate::sanitize::one_line;
 use portcullis_core::json::printable;
-use portcullis_egress::{Egress, Fill, Url, header};
+use portcullis_egress::{EgressClient, SecretTemplate, Url, header};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 
-/// A document about a server. The longest in use are below 20 KB.
+/// The longest metadata document. The longest in use are below 20 KB.
 const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
-/// How many entries of a list are looked at.
+/// How many entries of a list are read.
 const ENTRIES_MAX: usize = 100;
-/// The longest name of a scope, a method or an issuer.
+/// The longest scope, method or issuer.
 const ENTRY_BYTES_MAX: usize = 2 * 1024;
 
-/// What there is to know before anyone logs in.
+/// The result of discovery.
 #[derive(Debug, Clone)]
-pub(super) struct Discovered {
-    /// What tokens are for, exactly as the server writes it.
+pub(super) struct AuthDiscovery {
+    /// The resource indicator, exactly as the server writes it.
     pub(super) resource: String,
-    /// What the server's document says that one may ask for.
+    /// The scopes in the metadata of the server.
     pub(super) scopes: Vec<String>,
     pub(super) server: AuthorizationServer,
 }
 
-/// An authorization server, as it describes itself.
+/// An authorization server, by its metadata.
 #[derive(Debug, Clone)]
 pub(super) struct AuthorizationServer {
     pub(super) issuer: String,
     pub(super) authorization: Url,
     pub(super) token: String,
     pub(super) registration: Option<String>,
-    /// Where it is told that a token is not needed any more.
+    /// The revocation endpoint.
     pub(super) revocation: Option<String>,
     pub(super) scopes: Vec<String>,
-    /// How a client may show who it is; `None` where it does not say.
+    /// The supported client authentication methods; `None` where it does not say.
     pub(super) token_methods: Option<Vec<String>>,
-    /// Whether its answers name it.
+    /// Whether its responses name the issuer (`iss`).
     pub(super) names_itself: bool,
-    /// Whether a client may be the address of a document about it.
+    /// Whether it supports client metadata documents.
     pub(super) takes_documents: bool,
 }
 
@@ -74,20 +74,20 @@ struct ServerDocument {
     client_id_metadata_document_supported: bool,
 }
 
-/// Takes `null` for a member that is not there, as some libraries write it.
+/// Reads `null` as an absent member, as some libraries write it.
 fn or_null<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(value: D) -> Result<T, D::Error> {
     Option::deserialize(value).map(Option::unwrap_or_default)
 }
 
-const RESOURCE: &str = "the server's document about its logins";
-const SERVER: &str = "the authorization server's document about itself";
+const RESOURCE: &str = "the server's OAuth metadata";
+const SERVER: &str = "the authorization server's metadata";
 
-/// Finds out who lets us in to the server at `server`. `named` is the address that its refusal gave.
+/// Finds the authorization server of `server`. `named` is the metadata URL of its refusal.
 pub(super) async fn discover(
-    egress: &Egress,
+    egress: &EgressClient,
     server: &Url,
     named: Option<&str>,
-) -> Result<Discovered, OAuthError> {
+) -> Result<AuthDiscovery, OAuthError> {
     let places = match named {
         Some(named) => vec![named.to_owned()],
         None => resource_places(server),
@@ -103,28 +103,29 @@ pub(super) async fn discover(
         Some(document) => {
             if !is_resource_of(&document.resource, server) {
                 return Err(OAuthError::Mismatch(format!(
-                    "the server says that its tokens are for `{}`, which is not where it is; nobody was asked to log in",
+                    "the server says that its tokens are for `{}`, which is not its URL; the login was not started",
                     printable(&document.resource)
                 )));
             }
             let issuer = document.authorization_servers.into_iter().next();
             let issuer =
-                issuer.ok_or_else(|| OAuthError::malformed(RESOURCE, "it names nobody who lets in"))?;
+                issuer.ok_or_else(|| OAuthError::malformed(RESOURCE, "it names no authorization server"))?;
             (document.resource, issuer, document.scopes_supported)
         }
         None if named.is_some() => {
-            return Err(OAuthError::malformed(RESOURCE, "it is not where the refusal says"));
+            return Err(OAuthError::malformed(RESOURCE, "it is not at the URL in the challenge"));
         }
         None => return let_in_by_itself(egress, server).await,
     };
     let server = described(egress, &issuer).await?;
-    let server = server.ok_or_else(|| OAuthError::malformed(SERVER, "it is at none of the usual places"))?;
-    Ok(Discovered { resource, scopes: bounded(scopes), server })
+    let server =
+        server.ok_or_else(|| OAuthError::malformed(SERVER, "it is at none of the well-known URLs"))?;
+    Ok(AuthDiscovery { resource, scopes: bounded(scopes), server })
 }
 
-/// Servers from before there was a document about their logins let in by themselves. One that says nothing of that either
-/// does so where the revision of 2025-03-26 has it.
-async fn let_in_by_itself(egress: &Egress, server: &Url) -> Result<Discovered, OAuthError> {
+/// Servers older than resource metadata are their own authorization server. One without any metadata has the default
+/// endpoints of 2025-03-26.
+async fn let_in_by_itself(egress: &EgressClient, server: &Url) -> Result<AuthDiscovery, OAuthError> {
     let issuer = server.origin().ascii_serialization();
     let by_itself = match described(egress, &issuer).await? {
         Some(described) => described,
@@ -140,10 +141,10 @@ async fn let_in_by_itself(egress: &Egress, server: &Url) -> Result<Discovered, O
             takes_documents: false,
         },
     };
-    Ok(Discovered { resource: canonical(server), scopes: Vec::new(), server: by_itself })
+    Ok(AuthDiscovery { resource: canonical(server), scopes: Vec::new(), server: by_itself })
 }
 
-/// Returns the address of a server as a resource: without a fragment, and without the slash that only a parser adds.
+/// Returns the URL of a server as a resource: without a fragment, and without the slash that only a parser adds.
 pub(super) fn canonical(server: &Url) -> String {
     let mut address = server.clone();
     address.set_fragment(None);
@@ -174,18 +175,18 @@ fn server_places(issuer: &Url) -> Vec<String> {
     }
 }
 
-/// Reads what an authorization server says of itself; `None` where it says nothing.
+/// Reads the metadata of an authorization server; `None` where there is none.
 pub(super) async fn described(
-    egress: &Egress,
+    egress: &EgressClient,
     issuer: &str,
 ) -> Result<Option<AuthorizationServer>, OAuthError> {
     let wrong = |why: &str| OAuthError::malformed(SERVER, why);
     if issuer.len() > ENTRY_BYTES_MAX {
         return Err(wrong("its name is too long"));
     }
-    let address = Url::parse(issuer).map_err(|_| wrong("its name is not an address"))?;
+    let address = Url::parse(issuer).map_err(|_| wrong("the issuer is not a URL"))?;
     if address.query().is_some() || address.fragment().is_some() {
-        return Err(wrong("its name has a query or a fragment"));
+        return Err(wrong("the issuer has a query or a fragment"));
     }
     let mut found = None;
     for place in server_places(&address) {
@@ -197,21 +198,21 @@ pub(super) async fn described(
     let Some(found) = found else { return Ok(None) };
     if !is_same_issuer(&found.issuer, issuer) {
         return Err(OAuthError::Mismatch(format!(
-            "the authorization server `{}` says that it is `{}`; nobody was asked to log in",
+            "the authorization server `{}` says that it is `{}`; the login was not started",
             printable(issuer),
             printable(&found.issuer)
         )));
     }
-    // Without it a code that somebody else gets hold of is as good as ours.
+    // Without PKCE a stolen code is as good as the hub's.
     if !found.code_challenge_methods_supported.iter().any(|method| method == "S256") {
-        return Err(wrong("it does not offer PKCE with S256, which every login needs"));
+        return Err(wrong("it does not support PKCE with S256, which is required"));
     }
     let authorization_at = found.authorization_endpoint.ok_or_else(|| wrong("it names no login page"))?;
-    let token = found.token_endpoint.ok_or_else(|| wrong("it does not say where tokens are"))?;
+    let token = found.token_endpoint.ok_or_else(|| wrong("it names no token endpoint"))?;
     let authorization = authorization(egress, &authorization_at).await?;
-    endpoint(egress, "the place where tokens are", &token).await?;
+    endpoint(egress, "the token endpoint", &token).await?;
     if let Some(registration) = &found.registration_endpoint {
-        endpoint(egress, "the place where clients are registered", registration).await?;
+        endpoint(egress, "the registration endpoint", registration).await?;
     }
     Ok(Some(AuthorizationServer {
         issuer: found.issuer,
@@ -226,8 +227,8 @@ pub(super) async fn described(
     }))
 }
 
-/// Returns whether two names of an issuer are the same, letter by letter. A host alone is the same with its slash:
-/// common libraries add it on one side, and nobody else can be meant.
+/// Returns whether two issuers are the same, byte by byte. A host alone equals the one with its slash: common
+/// libraries add it on one side, and no other issuer can be meant.
 fn is_same_issuer(one: &str, other: &str) -> bool {
     let bare = |text: &str| match Url::parse(text) {
         Ok(url) if url.path() == "/" && url.query().is_none() && url.fragment().is_none() => {
@@ -244,20 +245,20 @@ fn bounded(entries: Vec<String>) -> Vec<String> {
 
 /// Reads a document; `None` if it is not there.
 async fn document<T: DeserializeOwned>(
-    egress: &Egress,
+    egress: &EgressClient,
     what: &'static str,
     place: &str,
 ) -> Result<Option<T>, OAuthError> {
-    let request = egress.get(place).header(header::ACCEPT, Fill::text("application/json"));
+    let request = egress.get(place).header(header::ACCEPT, SecretTemplate::text("application/json"));
     let request = request.bytes_max(DOCUMENT_BYTES_MAX).body_if(|status, _| status == 200);
     let fetched = request.send().await.map_err(OAuthError::reach(what))?;
     let Some(body) = fetched.body else { return Ok(None) };
-    // A page for people, as many sites show at any address, is not the document; that may be at the next place.
+    // An HTML page, as many sites serve at any path, is not the document; that may be at the next URL.
     if serde_json::from_slice::<IgnoredAny>(&body).is_err() {
         return Ok(None);
     }
     let read = serde_json::from_slice(&body);
-    // The parser's words quote no more than the kind of what it found.
+    // The parser's error quotes no more than a type.
     read.map(Some).map_err(|error| OAuthError::malformed(what, one_line(&error.to_string())))
 }
 

@@ -1,22 +1,22 @@
-//! Why nobody is logged in.
+//! Why there is no login.
 
-use crate::clean::one_line;
-use crate::connection::LinkError;
+use crate::sanitize::one_line;
+use crate::transport::CredentialsError;
 use portcullis_egress::EgressError;
 
-/// Why there is no token. The texts are for the person who runs the hub; no token and no code stands in them.
+/// Why there is no token. The texts are for administrators; no token and no code is in them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OAuthError {
     #[error("{what} cannot be reached: {why}")]
     Unreachable { what: &'static str, why: String },
-    #[error("{what} makes no sense: {why}")]
+    #[error("{what} is invalid: {why}")]
     Malformed { what: &'static str, why: String },
-    /// Somebody is not who they should be. Nothing more was sent to anyone.
+    /// A party is not the expected one. Nothing more was sent.
     #[error("{0}")]
     Mismatch(String),
     #[error("the authorization server refused {what}: {why}")]
     Refused { what: &'static str, code: String, why: String },
-    /// There is no way to become a client there but by a person.
+    /// Only a person can register the client.
     #[error("{0}")]
     Unregistered(String),
     #[error("{0}")]
@@ -36,7 +36,7 @@ impl OAuthError {
         OAuthError::Malformed { what, why: why.into() }
     }
 
-    /// Tells an error answer of the authorization server in its own words, as far as they can be shown.
+    /// Quotes an error response of the authorization server, as far as it can be shown.
     pub(super) fn refused(what: &'static str, code: &str, description: Option<&str>) -> OAuthError {
         let why = match description {
             Some(description) => format!("{code}: {description}"),
@@ -46,14 +46,14 @@ impl OAuthError {
     }
 }
 
-impl From<OAuthError> for LinkError {
-    fn from(error: OAuthError) -> LinkError {
+impl From<OAuthError> for CredentialsError {
+    fn from(error: OAuthError) -> CredentialsError {
         let why = error.to_string();
         match error {
-            OAuthError::Unregistered(_) => LinkError::NeedsRegistration(why),
-            // A store that is locked, or a server that is away for a moment, is not mended by logging in.
-            OAuthError::Unreachable { .. } | OAuthError::Store(_) => LinkError::NoCredentials(why),
-            _ => LinkError::NeedsAuth(why),
+            OAuthError::Unregistered(_) => CredentialsError::NeedsRegistration(why),
+            // A login does not help with a locked store, or a server that is away for a moment.
+            OAuthError::Unreachable { .. } | OAuthError::Store(_) => CredentialsError::Unavailable(why),
+            _ => CredentialsError::NeedsLogin(why),
         }
     }
 }

@@ -1,35 +1,35 @@
-//! A person logs in: from a refusal to tokens.
+//! One login: from a refusal through the browser to tokens.
 
 use super::account::Account;
-use super::callback::Callback;
+use super::callback::CallbackListener;
 use super::challenge::Challenge;
 use super::client::{self, OAuthClient};
-use super::discovery::{self, AuthorizationServer, Discovered};
+use super::discovery::{self, AuthDiscovery, AuthorizationServer};
 use super::error::OAuthError;
-use super::keep::{About, Login};
+use super::login_store::{Login, LoginMetadata};
 use super::{Consent, OAuthSpec, scopes, tokens, union};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_core::json::printable;
-use portcullis_egress::{Egress, Escape, Fill, Url, header};
+use portcullis_egress::{EgressClient, SecretEscaping, SecretTemplate, Url, header};
 use sha2::{Digest, Sha256};
 
-/// The scope by which some authorization servers are asked for a refresh token.
+/// The scope by which some authorization servers issue a refresh token.
 const OFFLINE: &str = "offline_access";
 
-/// Asks the server without a token, to hear what it says of its logins. What else every request to it carries, this one
-/// carries too: some are not even refused without.
-pub(super) async fn probe(egress: &Egress, spec: &OAuthSpec) -> Result<Challenge, OAuthError> {
+/// Sends a request without a token, for its challenge. It has the configured headers: some servers do not even
+/// refuse without.
+pub(super) async fn probe(egress: &EgressClient, spec: &OAuthSpec) -> Result<Challenge, OAuthError> {
     const ASKED: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"portcullis","version":"0"}}}"#;
     let mut request = egress
         .post(spec.url.as_str())
-        .header(header::ACCEPT, Fill::text("application/json, text/event-stream"))
-        .body("application/json", Fill::text(ASKED), Escape::AsIs)
+        .header(header::ACCEPT, SecretTemplate::text("application/json, text/event-stream"))
+        .body("application/json", SecretTemplate::text(ASKED), SecretEscaping::AsIs)
         .body_if(|_, _| false);
     for own in spec.headers.iter().filter(|own| own.name != header::AUTHORIZATION) {
         let value = (own.values.0)(&own.written);
         let value = value.map_err(|why| OAuthError::Store(format!("`headers.{}`: {why}", own.name)))?;
-        request = request.header_at_home(own.name.clone(), Fill::text(value));
+        request = request.header_same_origin(own.name.clone(), SecretTemplate::text(value));
     }
     let answer = request.send().await.map_err(OAuthError::reach("the server"))?;
     let said =
@@ -38,7 +38,7 @@ pub(super) async fn probe(egress: &Egress, spec: &OAuthSpec) -> Result<Challenge
     Ok(if answer.status == 401 { Challenge::parse(&said) } else { Challenge::default() })
 }
 
-/// Lets a person log in. `new` is what has to be asked for besides what is asked for anyway.
+/// Lets a person log in. `new` are scopes besides the usual ones.
 pub(super) async fn log_in(
     account: &Account,
     known: Option<Login>,
@@ -47,10 +47,10 @@ pub(super) async fn log_in(
     consent: &dyn Consent,
 ) -> Result<Login, OAuthError> {
     let (spec, egress) = (&account.spec, &account.egress);
-    // A code is good once, and a registration is made for good: neither is used up in vain.
+    // A code is valid once, and a registration is permanent: neither is used in vain.
     account.prepare().await?;
     let found = discovery::discover(egress, &spec.url, challenge.resource_metadata.as_deref()).await?;
-    // What another issuer made is of no use here, and not to be shown.
+    // A client of another issuer is useless here, and must not be disclosed.
     let known = known.filter(|login| login.about.issuer == found.server.issuer);
     let asked = wanted(spec.scope.as_deref(), challenge, &found, known.as_ref(), &new);
     let stepped = known.as_ref().map(|login| login.about.stepped.as_slice()).unwrap_or_default();
@@ -58,7 +58,7 @@ pub(super) async fn log_in(
     let callback = listen(spec.callback_port, known.as_ref()).await?;
     let redirect_uri = callback.redirect_uri();
     let client = client::client(egress, spec, &found.server, &redirect_uri, known.as_ref()).await?;
-    // An issuer may have forgotten it, and then shows the person an error and sends nobody back.
+    // An issuer that has forgotten it shows the person an error and does not redirect.
     let is_from_before = client.kind == super::ClientKind::Registered
         && known.as_ref().is_some_and(|login| login.about.client_id == client.id);
     let (state, verifier) = (random()?, random()?);
@@ -66,7 +66,7 @@ pub(super) async fn log_in(
     let code = {
         let waiting = callback.wait(&state);
         tokio::pin!(waiting);
-        // A browser may be back before the one who showed the page is.
+        // The browser may be back before `show` returns.
         let brought = tokio::select! {
             brought = &mut waiting => brought,
             shown = consent.show(page.as_str()) => match shown {
@@ -76,7 +76,7 @@ pub(super) async fn log_in(
         };
         let brought = brought.map_err(|error| match error {
             OAuthError::Unfinished(why) if is_from_before => OAuthError::Unfinished(format!(
-                "{why}; if the page does not know this client, `portcullis mcp logout {}` lets the next login make a new one",
+                "{why}; if the page does not know this client, `portcullis mcp logout {}` lets the next login register a new one",
                 spec.name
             )),
             error => error,
@@ -93,7 +93,7 @@ pub(super) async fn log_in(
     ];
     let granted = tokens::request(egress, &*account.clock, &found.server.token, &client, &parts).await?;
     Ok(Login {
-        about: About {
+        about: LoginMetadata {
             issuer: found.server.issuer,
             resource: found.resource,
             token_endpoint: found.server.token,
@@ -116,28 +116,28 @@ pub(super) async fn log_in(
     })
 }
 
-/// Listens where people come back to: where a person said, or where they came back to before, or anywhere.
-async fn listen(port: Option<u16>, known: Option<&Login>) -> Result<Callback, OAuthError> {
+/// Listens on the configured port, or that of the last login, or any.
+async fn listen(port: Option<u16>, known: Option<&Login>) -> Result<CallbackListener, OAuthError> {
     if port.is_some() {
-        return Callback::listen(port).await;
+        return CallbackListener::listen(port).await;
     }
     let before =
         known.and_then(|login| Url::parse(&login.about.redirect_uri).ok()).and_then(|url| url.port());
     if let Some(before) = before
-        && let Ok(callback) = Callback::listen(Some(before)).await
+        && let Ok(callback) = CallbackListener::listen(Some(before)).await
     {
         return Ok(callback);
     }
-    Callback::listen(None).await
+    CallbackListener::listen(None).await
 }
 
-/// Returns what to ask for: what a person configured, or the server's refusal names, or its document lists; and what was
-/// asked for before, because a new token replaces the old. A person who logs in anew begins with what is configured now,
+/// Returns the scopes to request: the configured ones, or those of the challenge, or those of the metadata; and
+/// those of before, because a new token replaces the old. A person who logs in again begins with the configuration,
 /// and keeps what the server had wanted besides.
 fn wanted(
     configured: Option<&str>,
     challenge: &Challenge,
-    found: &Discovered,
+    found: &AuthDiscovery,
     known: Option<&Login>,
     new: &[String],
 ) -> Vec<String> {
@@ -154,9 +154,9 @@ fn wanted(
     all
 }
 
-/// Returns the address of the login page.
+/// Returns the URL of the login page.
 fn page(
-    found: &Discovered,
+    found: &AuthDiscovery,
     client: &OAuthClient,
     redirect_uri: &str,
     state: &str,
@@ -181,24 +181,23 @@ fn page(
     page
 }
 
-/// Checks who sent the answer, letter by letter: one server must not pass for another.
+/// Checks the issuer of the response, byte by byte (mix-up attack).
 fn check_issuer(server: &AuthorizationServer, said: Option<&str>) -> Result<(), OAuthError> {
     match said {
         Some(said) if said == server.issuer => Ok(()),
         Some(said) => Err(OAuthError::Mismatch(format!(
-            "the login was answered by `{}` instead of `{}`; it was thrown away",
+            "the login was answered by `{}` instead of `{}`; it was discarded",
             printable(said),
             printable(&server.issuer)
         ))),
         None if server.names_itself => Err(OAuthError::Mismatch(format!(
-            "the answer to the login does not say that it is from `{}`, which it should; it was thrown away",
+            "the login response does not say that it is from `{}`, which it should; it was discarded",
             printable(&server.issuer)
         ))),
         None => Ok(()),
     }
 }
 
-/// Returns 256 random bits, as text.
 fn random() -> Result<String, OAuthError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)

@@ -1,71 +1,72 @@
-//! How a token is renewed: once for all who wait for it, and to the end, whoever still waits.
+//! Token renewal: one for all calls that wait, and run to its end even if they stop waiting.
 //!
-//! An issuer takes a refresh token for used as soon as it is asked. If a renewal ended with the call that began it, because
-//! that was cancelled or took too long, the answer with the next refresh token would be lost, and the login with it.
+//! An issuer invalidates a refresh token as soon as it is used. If a renewal ended with the call that began it, the
+//! response with the next refresh token would be lost, and the login with it.
 
 use super::account::Account;
 use super::{OAuthError, tokens};
-use crate::stdio;
+use crate::shutdown::Shutdown;
 use futures::future::{BoxFuture, FutureExt, Shared};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often tokens are renewed because they were refused, and within how long.
+/// How often tokens are renewed after a refusal, and within how long.
 const REFUSED_MAX: usize = 3;
 const REFUSED_WITHIN_SECS: u64 = 5 * 60;
-/// How long a renewal that did not succeed is not tried again, while the token is good.
+/// The pause after a failed renewal, while the token is valid.
 const AGAIN_SECS: u64 = 10;
-/// How long whoever has a good token waits for the next one.
+/// How long a call with a valid token waits for the next one.
 const DUE_WITHIN: Duration = Duration::from_secs(1);
-/// How long a hub that is to end waits for a renewal.
+/// How long shutdown waits for a renewal.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
 /// Why a token is renewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
-    /// It will expire, and can be used until then.
+pub(super) enum RenewalReason {
+    /// It will expire, and is valid until then.
     Due,
     Over,
     Refused,
 }
 
-pub(super) struct Renewals {
+pub(super) struct TokenRenewer {
     account: Arc<Account>,
     state: Arc<Mutex<State>>,
+    shutdown: Shutdown,
 }
 
 #[derive(Default)]
 struct State {
-    under_way: Option<Shared<BoxFuture<'static, Renewed>>>,
-    /// When tokens were renewed because the server refused them, and has taken none since, in seconds since the epoch.
+    under_way: Option<Shared<BoxFuture<'static, RenewalResult>>>,
+    /// When tokens were renewed after a refusal, with none accepted since, in seconds since the epoch.
     refused: Vec<u64>,
-    /// When a token that is good still is to be renewed again, after that did not succeed.
+    /// When a valid token may be renewed again, after that failed.
     not_before: u64,
 }
 
 /// The header to use from now on, or why there is none.
-type Renewed = Result<String, OAuthError>;
+type RenewalResult = Result<String, OAuthError>;
 
-impl Renewals {
-    pub(super) fn new(account: Arc<Account>) -> Renewals {
-        Renewals { account, state: Arc::default() }
+impl TokenRenewer {
+    pub(super) fn new(account: Arc<Account>, shutdown: Shutdown) -> TokenRenewer {
+        TokenRenewer { account, state: Arc::default(), shutdown }
     }
 
-    /// Returns whether renewing may be of use now. A server that refuses new tokens as well is not helped by more.
-    pub(super) fn may(&self, why: Why) -> bool {
+    /// Returns whether a renewal may help. A server that refuses new tokens too is not helped by more.
+    pub(super) fn may(&self, why: RenewalReason) -> bool {
         let (mut state, now) = (lock(&self.state), self.account.now());
         match why {
-            Why::Due => state.not_before <= now,
-            Why::Over => true,
-            Why::Refused => {
+            RenewalReason::Due => state.not_before <= now,
+            RenewalReason::Over => true,
+            RenewalReason::Refused => {
                 state.refused.retain(|then| now < then + REFUSED_WITHIN_SECS);
                 state.refused.len() < REFUSED_MAX
             }
         }
     }
 
-    /// Renews the token of the header `used`, or waits for the renewal that is under way.
-    pub(super) async fn renewed(&self, used: &str, why: Why) -> Renewed {
+    /// Renews the token of the header `used`, or waits for the renewal in flight.
+    pub(super) async fn renewed(&self, used: &str, why: RenewalReason) -> RenewalResult {
         let under_way = {
             let mut state = lock(&self.state);
             state.under_way.get_or_insert_with(|| self.begin(used.to_owned(), why)).clone()
@@ -73,30 +74,31 @@ impl Renewals {
         under_way.await
     }
 
-    /// Renews a token that is due, and returns the one to use: the old one where the new one is not there soon. It is good
-    /// for a moment still, and whoever is slow or away may have answered by then.
+    /// Renews a token that is due, and returns the one to use: the old one where the new one takes long. It is still
+    /// valid for a moment, and the issuer may have responded by then.
     pub(super) async fn renewed_soon(&self, used: String) -> String {
-        if !self.may(Why::Due) {
+        if !self.may(RenewalReason::Due) {
             return used;
         }
-        match tokio::time::timeout(DUE_WITHIN, self.renewed(&used, Why::Due)).await {
+        match tokio::time::timeout(DUE_WITHIN, self.renewed(&used, RenewalReason::Due)).await {
             Ok(Ok(header)) => header,
             Ok(Err(_)) | Err(_) => used,
         }
     }
 
-    /// Hears that the server took the token that it was shown.
+    /// Takes note that the server accepted the token.
     pub(super) fn accepted(&self) {
         lock(&self.state).refused.clear();
     }
 
-    /// Begins a renewal that nobody has to wait for. Whoever calls this holds the state.
-    fn begin(&self, used: String, why: Why) -> Shared<BoxFuture<'static, Renewed>> {
+    /// Begins a renewal in the background. The caller holds the state.
+    fn begin(&self, used: String, why: RenewalReason) -> Shared<BoxFuture<'static, RenewalResult>> {
         let (account, state) = (self.account.clone(), self.state.clone());
-        let renewal = stdio::see_out(async move {
+        let ends = self.shutdown.clone();
+        let renewal = self.shutdown.spawn(async move {
             let renewed = tokio::select! {
                 renewed = account.renew(&used, why) => renewed,
-                () = end() => Err(broken_off("the hub ends")),
+                () = end(&ends) => Err(broken_off("the hub ends")),
             };
             lock(&state).ended(&account, why, &renewed);
             renewed
@@ -104,7 +106,7 @@ impl Renewals {
         let state = self.state.clone();
         let renewal = async move {
             renewal.await.unwrap_or_else(|error| {
-                // It did not come to its end, so nobody has said that it is over.
+                // It was aborted, so it has not cleared itself.
                 lock(&state).under_way = None;
                 Err(broken_off(error))
             })
@@ -114,31 +116,31 @@ impl Renewals {
 }
 
 impl State {
-    fn ended(&mut self, account: &Account, why: Why, renewed: &Renewed) {
+    fn ended(&mut self, account: &Account, why: RenewalReason, renewed: &RenewalResult) {
         self.under_way = None;
         let now = account.now();
         match (why, renewed) {
-            (Why::Due, Err(error)) => {
+            (RenewalReason::Due, Err(error)) => {
                 self.not_before = now + AGAIN_SECS;
                 let server = &account.spec.name;
-                tracing::warn!(target: "upstream", %server, %error, "A login could not be renewed.");
+                tracing::warn!(target: "upstream", %server, %error, "token could not be renewed");
             }
-            // Nothing is known of the login then; as soon as who knows can be asked, all is well.
-            (Why::Refused, Err(OAuthError::Unreachable { .. } | OAuthError::Store(_))) => {}
-            (Why::Refused, _) => self.refused.push(now),
-            (Why::Due | Why::Over, _) => {}
+            // The login may be fine; the issuer or the store is unreachable.
+            (RenewalReason::Refused, Err(OAuthError::Unreachable { .. } | OAuthError::Store(_))) => {}
+            (RenewalReason::Refused, _) => self.refused.push(now),
+            (RenewalReason::Due | RenewalReason::Over, _) => {}
         }
     }
 }
 
-/// Nothing is known of the login then, as when its issuer cannot be asked.
+/// The login may be fine, as when its issuer is unreachable.
 fn broken_off(why: impl ToString) -> OAuthError {
     OAuthError::Unreachable { what: tokens::WHERE, why: why.to_string() }
 }
 
-/// Resolves some time after this process was told to end.
-async fn end() {
-    stdio::told_to_end().await;
+/// Resolves some time after shutdown was requested.
+async fn end(shutdown: &Shutdown) {
+    shutdown.requested().await;
     tokio::time::sleep(END_WITHIN).await;
 }
 

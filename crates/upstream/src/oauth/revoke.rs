@@ -1,48 +1,47 @@
-//! The end of a login: its tokens are taken back by who made them, where that is offered.
+//! Logout: the tokens are revoked at their issuer, where it supports that.
 
 use super::account::Account;
-use super::keep::Login;
+use super::login_store::Login;
 use super::{OAuthError, discovery, tokens};
 
-/// What came of the end of a login.
+/// The result of a logout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoggedOut {
+pub struct LogoutReport {
     /// Whether there was a login.
     pub was: bool,
-    pub tokens: Tokens,
+    pub tokens: TokenRevocation,
 }
 
-/// What became of the tokens of a login that is forgotten here.
+/// What became of the tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tokens {
+pub enum TokenRevocation {
     /// There were none.
     None,
     Revoked,
-    /// Their issuer does not offer it: they are good until they expire.
+    /// The issuer does not support it: they are valid until they expire.
     NotOffered,
-    /// They may be good still, for this reason.
+    /// They may still be valid, for this reason.
     Left(String),
 }
 
-/// Revokes what there is of a login. The refresh token first: some servers revoke the rest with it, and it is the one
-/// that is good for longer.
-pub(super) async fn revoke(account: &Account, login: &Login) -> Tokens {
+/// Revokes the tokens. The refresh token first: some servers revoke the rest with it, and it lives longer.
+pub(super) async fn revoke(account: &Account, login: &Login) -> TokenRevocation {
     let all = [("refresh_token", &login.refresh_token), ("access_token", &login.access_token)];
     let all: Vec<_> = all.into_iter().filter_map(|(kind, token)| Some((kind, token.as_ref()?))).collect();
     if all.is_empty() {
-        return Tokens::None;
+        return TokenRevocation::None;
     }
-    let told = async {
-        // Asked of the issuer itself, at this moment: nobody else is ever shown its tokens.
+    let revoked = async {
+        // The endpoint comes from the issuer itself, at this moment: its tokens are sent to no other.
         let server = discovery::described(&account.egress, &login.about.issuer).await?;
         let Some(endpoint) = server.and_then(|server| server.revocation) else {
-            return Ok(Tokens::NotOffered);
+            return Ok(TokenRevocation::NotOffered);
         };
         let client = account.client_of(login, &endpoint)?;
         for (kind, token) in all {
             tokens::revoke(&account.egress, &endpoint, &client, kind, token).await?;
         }
-        Ok::<_, OAuthError>(Tokens::Revoked)
+        Ok::<_, OAuthError>(TokenRevocation::Revoked)
     };
-    told.await.unwrap_or_else(|error| Tokens::Left(error.to_string()))
+    revoked.await.unwrap_or_else(|error| TokenRevocation::Left(error.to_string()))
 }

@@ -1,41 +1,41 @@
-//! Codes and refresh tokens become access tokens.
+//! Token endpoint: codes and refresh tokens become access tokens.
 
 use super::client::OAuthClient;
 use super::error::OAuthError;
-use super::keep::{RENEW_BEFORE, TokenMethod};
-use crate::clean::one_line;
+use super::login_store::{RENEW_BEFORE, TokenMethod};
+use crate::sanitize::one_line;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_core::{Clock, Secret};
-use portcullis_egress::{Egress, Escape, Fill, header};
+use portcullis_egress::{EgressClient, SecretEscaping, SecretTemplate, header};
 use serde::Deserialize;
 use std::time::Duration;
 use url::form_urlencoded;
 
-/// An answer with tokens. Two of the longest fit.
+/// The longest token response. Two of the longest tokens fit.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// What still fits in a header that servers take.
+/// The longest token that still fits in a header.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// A token that lives longer is renewed after this time all the same.
 const LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-pub(super) const WHERE: &str = "the place where tokens are";
-/// Errors that say of themselves that they will pass.
+pub(super) const WHERE: &str = "the token endpoint";
+/// Errors that are temporary.
 const PASSING: [&str; 3] = ["server_error", "temporarily_unavailable", "slow_down"];
 
-/// What came of a code or a refresh token.
-pub(super) struct Granted {
+/// A successful token response.
+pub(super) struct TokenGrant {
     pub(super) access_token: Secret<String>,
     pub(super) refresh_token: Option<Secret<String>>,
     /// Seconds since the epoch.
     pub(super) expires_at: Option<u64>,
-    /// Before that, so that whoever uses them does not see them expire.
+    /// Before the expiry, so that no call sees an expired token.
     pub(super) renew_at: Option<u64>,
-    /// What they are good for, where the answer says so.
+    /// The granted scopes, where the response names them.
     pub(super) scopes: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct TokenResponse {
     access_token: String,
     token_type: String,
     expires_in: Option<serde_json::Value>,
@@ -44,65 +44,66 @@ struct Answer {
 }
 
 #[derive(Deserialize)]
-struct ErrorAnswer {
+struct TokenErrorResponse {
     error: String,
     error_description: Option<String>,
 }
 
-/// Asks for tokens. `parts` is what the grant needs besides the client.
+/// Requests tokens. `parts` are the parameters of the grant.
 pub(super) async fn request(
-    egress: &Egress,
+    egress: &EgressClient,
     clock: &dyn Clock,
     endpoint: &str,
     client: &OAuthClient,
     parts: &[(&str, &str)],
-) -> Result<Granted, OAuthError> {
+) -> Result<TokenGrant, OAuthError> {
     let (status, body) = post(egress, WHERE, endpoint, client, parts).await?;
     if status != 200 {
-        return Err(told("the tokens", status, &body));
+        return Err(refusal("the tokens", status, &body));
     }
     granted(&body, clock)
 }
 
-/// Tells the issuer that a token is not needed any more (RFC 7009).
+/// Revokes a token (RFC 7009).
 pub(super) async fn revoke(
-    egress: &Egress,
+    egress: &EgressClient,
     endpoint: &str,
     client: &OAuthClient,
     kind: &str,
     token: &Secret<String>,
 ) -> Result<(), OAuthError> {
     let parts = [("token", token.expose().as_str()), ("token_type_hint", kind)];
-    let (status, body) = post(egress, "the place where tokens are revoked", endpoint, client, &parts).await?;
+    let (status, body) = post(egress, "the revocation endpoint", endpoint, client, &parts).await?;
     match status {
         200 => Ok(()),
-        status => Err(told("to revoke a token", status, &body)),
+        status => Err(refusal("to revoke a token", status, &body)),
     }
 }
 
-/// Sends a form, with what shows who the client is. Returns the status and the body of the answer.
+/// Sends a form with the client's authentication. Returns the status and the body of the response.
 async fn post(
-    egress: &Egress,
+    egress: &EgressClient,
     whom: &'static str,
     endpoint: &str,
     client: &OAuthClient,
     parts: &[(&str, &str)],
 ) -> Result<(u16, Vec<u8>), OAuthError> {
     let (form, authorization) = written(client, parts);
-    let mut request = egress.post(endpoint).header(header::ACCEPT, Fill::text("application/json"));
+    let mut request = egress.post(endpoint).header(header::ACCEPT, SecretTemplate::text("application/json"));
     if let Some(authorization) = authorization {
-        request = request.header(header::AUTHORIZATION, Fill::text(authorization));
+        request = request.header(header::AUTHORIZATION, SecretTemplate::text(authorization));
     }
-    let request = request.body("application/x-www-form-urlencoded", Fill::text(form), Escape::AsIs);
+    let request =
+        request.body("application/x-www-form-urlencoded", SecretTemplate::text(form), SecretEscaping::AsIs);
     let answer = request.bytes_max(ANSWER_BYTES_MAX).send().await.map_err(OAuthError::reach(whom))?;
-    // Whoever sends us on sends what is in the form on.
+    // A redirect would forward the form.
     if !answer.redirects.is_empty() {
-        return Err(OAuthError::malformed(whom, "it sends us elsewhere"));
+        return Err(OAuthError::malformed(whom, "it redirects"));
     }
     Ok((answer.status, answer.body.unwrap_or_default()))
 }
 
-/// Returns the form, and the header by which the client shows who it is.
+/// Returns the form, and the authentication header of the client.
 fn written(client: &OAuthClient, parts: &[(&str, &str)]) -> (String, Option<String>) {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.extend_pairs(parts);
@@ -123,9 +124,9 @@ fn written(client: &OAuthClient, parts: &[(&str, &str)]) -> (String, Option<Stri
     (form.finish(), authorization)
 }
 
-/// Says why there are no tokens, in the words of whoever refused them. What will pass is no refusal.
-pub(super) fn told(what: &'static str, status: u16, body: &[u8]) -> OAuthError {
-    let said = serde_json::from_slice::<ErrorAnswer>(body).ok();
+/// Returns why there are no tokens, in the words of the issuer. A temporary error is no refusal.
+pub(super) fn refusal(what: &'static str, status: u16, body: &[u8]) -> OAuthError {
+    let said = serde_json::from_slice::<TokenErrorResponse>(body).ok();
     let code = said.as_ref().map(|said| said.error.as_str());
     if status >= 500 || status == 429 || code.is_some_and(|code| PASSING.contains(&code)) {
         let said = code.map(|code| format!(": {}", one_line(code))).unwrap_or_default();
@@ -141,13 +142,13 @@ pub(super) fn told(what: &'static str, status: u16, body: &[u8]) -> OAuthError {
     }
 }
 
-fn granted(body: &[u8], clock: &dyn Clock) -> Result<Granted, OAuthError> {
-    const WHAT: &str = "the answer with the tokens";
-    let answer: Answer = serde_json::from_slice(body).map_err(|_| {
-        // Some servers refuse with the status of success.
-        match serde_json::from_slice::<ErrorAnswer>(body) {
-            Ok(_) => told("the tokens", 200, body),
-            Err(_) => OAuthError::malformed(WHAT, "it is not JSON with a token and its kind"),
+fn granted(body: &[u8], clock: &dyn Clock) -> Result<TokenGrant, OAuthError> {
+    const WHAT: &str = "the token response";
+    let answer: TokenResponse = serde_json::from_slice(body).map_err(|_| {
+        // Some servers refuse with a status of success.
+        match serde_json::from_slice::<TokenErrorResponse>(body) {
+            Ok(_) => refusal("the tokens", 200, body),
+            Err(_) => OAuthError::malformed(WHAT, "it is not JSON with a token and its type"),
         }
     })?;
     let refresh_token = answer.refresh_token.filter(|token| !token.is_empty());
@@ -155,7 +156,7 @@ fn granted(body: &[u8], clock: &dyn Clock) -> Result<Granted, OAuthError> {
         return Err(OAuthError::malformed(WHAT, "the token is not a bearer token"));
     }
     for token in std::iter::once(&answer.access_token).chain(&refresh_token) {
-        // It goes into a header, and what is too short for the store could not be masked.
+        // It goes into a header, and the store cannot redact what is too short.
         let fits = (portcullis_store::secrets::VALUE_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len());
         if !fits || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(OAuthError::malformed(WHAT, "a token is too short, too long or not plain text"));
@@ -163,7 +164,7 @@ fn granted(body: &[u8], clock: &dyn Clock) -> Result<Granted, OAuthError> {
     }
     let lifetime = answer.expires_in.and_then(|value| match value {
         serde_json::Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
-        // Not as it should be, but some servers write it so.
+        // Against the specification, but some servers write it so.
         serde_json::Value::String(text) => text.parse().ok(),
         _ => None,
     });
@@ -172,7 +173,7 @@ fn granted(body: &[u8], clock: &dyn Clock) -> Result<Granted, OAuthError> {
     let expires_at = lifetime.map(|lifetime| (now + lifetime).as_secs());
     let renew_at = lifetime.map(|lifetime| (now + lifetime - RENEW_BEFORE.min(lifetime / 2)).as_secs());
     let scopes = answer.scope.as_ref().and_then(serde_json::Value::as_str).map(super::scopes);
-    Ok(Granted {
+    Ok(TokenGrant {
         scopes: scopes.filter(|scopes| !scopes.is_empty()),
         access_token: Secret::new(answer.access_token),
         refresh_token: refresh_token.map(Secret::new),
@@ -181,7 +182,7 @@ fn granted(body: &[u8], clock: &dyn Clock) -> Result<Granted, OAuthError> {
     })
 }
 
-/// Returns the whole seconds of a time that is written with parts of one.
+/// Returns the whole seconds of a fractional time.
 fn whole(seconds: f64) -> Option<u64> {
     Duration::try_from_secs_f64(seconds).ok().map(|time| time.as_secs())
 }
@@ -248,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_will_pass_is_no_refusal() {
-        let refusal = |status: u16, body: &str| told("the tokens", status, body.as_bytes());
+        let refusal = |status: u16, body: &str| refusal("the tokens", status, body.as_bytes());
         for (status, body) in [
             (503, "<html>"),
             (503, r#"{"error":"temporarily_unavailable"}"#),

@@ -1,19 +1,19 @@
-//! Servers that behave, in every way that one can be reached.
+//! Well-behaved servers over streamable HTTP and HTTP+SSE.
 
-use crate::support::{World, conformance_hub, reads, said, spec};
-use portcullis_testkit::misbehaving::{Does, Misbehaving, answer, events};
+use crate::support::{UpstreamFixture, conformance_hub, reads, said, spec};
+use portcullis_testkit::misbehaving_server::{MisbehavingReply, MisbehavingServer, answer, events};
 use portcullis_testkit::wait::until;
-use portcullis_upstream::{HeaderSpec, StatusKind, TransportSpec, Values};
+use portcullis_upstream::{HeaderSpec, StatusKind, TransportSpec, ValueResolver};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The same conversation by both ways: contents, progress, a question, a prompt, a resource, a tool that fails.
+/// The same conversation over both transports: content, progress, a question, a prompt, a resource, a failing tool.
 #[tokio::test]
 async fn a_hub_behind_a_hub_is_the_same_by_every_way() {
     let (_behind, address) = conformance_hub().await;
     for (path, revision) in [("mcp", "2026-07-28"), ("sse", "2025-11-25")] {
-        let world = World::connected(spec(&format!("http://{address}/{path}"))).await;
+        let world = UpstreamFixture::connected(spec(&format!("http://{address}/{path}"))).await;
         let status = world.upstream.status();
         assert_eq!(status.revision, Some(revision), "{path}");
         assert!(status.tools > 20 && status.prompts > 2 && status.resources > 1, "{status:?}");
@@ -51,8 +51,8 @@ async fn a_hub_behind_a_hub_is_the_same_by_every_way() {
 
 #[tokio::test]
 async fn a_session_is_kept_and_ended() {
-    let server = Misbehaving::open(|seen| seen.usual()).await.unwrap();
-    let world = World::connected(spec(&server.url())).await;
+    let server = MisbehavingServer::open(|seen| seen.usual()).await.unwrap();
+    let world = UpstreamFixture::connected(spec(&server.url())).await;
     for _ in 0..3 {
         assert_eq!(world.call("up_echo").await, "echoed");
     }
@@ -63,7 +63,7 @@ async fn a_session_is_kept_and_ended() {
         assert_eq!(seen.header("mcp-session-id"), Some("s-1"), "{seen:?}");
         assert_eq!(seen.header("mcp-protocol-version"), Some("2025-11-25"), "{seen:?}");
     }
-    // One after the other, they need one connection; the stream that is asked for besides may need another.
+    // Sequential requests need one connection; the notification stream may need another.
     let connections = seen.iter().map(|seen| seen.connection).max().unwrap() + 1;
     assert!(connections <= 3, "{connections} connections for {} requests", seen.len());
     world.upstream.stop();
@@ -79,7 +79,7 @@ async fn a_session_is_kept_and_ended() {
 
 #[tokio::test]
 async fn the_newer_era_says_in_headers_what_the_body_says() {
-    let server = Misbehaving::open(|seen| match seen.asks() {
+    let server = MisbehavingServer::open(|seen| match seen.asks() {
         "server/discover" => {
             seen.result(json!({ "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } }))
         }
@@ -91,7 +91,7 @@ async fn the_newer_era_says_in_headers_what_the_body_says() {
     })
     .await
     .unwrap();
-    let world = World::connected(spec(&server.url())).await;
+    let world = UpstreamFixture::connected(spec(&server.url())).await;
     let mut client = world.client().await;
     let listed = client.result("tools/list", json!({})).await;
     let tool = listed["tools"][0]["name"].as_str().unwrap().to_owned();
@@ -112,25 +112,25 @@ async fn the_newer_era_says_in_headers_what_the_body_says() {
 
 #[tokio::test]
 async fn an_answer_that_broke_off_is_taken_up_again() {
-    let server = Misbehaving::open(|seen| {
+    let server = MisbehavingServer::open(|seen| {
         let result = |id: &Value| {
             json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [{ "type": "text", "text": "late" }] } })
         };
         match (seen.method.as_str(), seen.asks(), seen.header("last-event-id")) {
             ("POST", "tools/call", _) => {
                 let id = &seen.body["id"];
-                Does::Closes(events(&[], &format!("id: a-{id}\nretry: 20\ndata: \n\n")))
+                MisbehavingReply::Closes(events(&[], &format!("id: a-{id}\nretry: 20\ndata: \n\n")))
             }
             ("GET", _, Some(last)) => {
                 let id: Value = last.strip_prefix("a-").unwrap().parse().unwrap();
-                Does::Closes(events(&[], &format!("data: {}\n\n", result(&id))))
+                MisbehavingReply::Closes(events(&[], &format!("data: {}\n\n", result(&id))))
             }
             _ => seen.usual(),
         }
     })
     .await
     .unwrap();
-    let world = World::connected(spec(&server.url())).await;
+    let world = UpstreamFixture::connected(spec(&server.url())).await;
     assert_eq!(world.call("up_echo").await, "late");
     assert_eq!(server.seen().iter().filter(|seen| seen.asks() == "tools/call").count(), 1);
 }
@@ -139,11 +139,14 @@ async fn an_answer_that_broke_off_is_taken_up_again() {
 async fn what_a_server_says_by_itself_is_heard_and_heard_again() {
     let lists = Arc::new(AtomicUsize::new(0));
     let counted = lists.clone();
-    let server = Misbehaving::open(move |seen| match (seen.method.as_str(), seen.asks()) {
+    let server = MisbehavingServer::open(move |seen| match (seen.method.as_str(), seen.asks()) {
         ("GET", _) => {
             let last = seen.header("last-event-id").map_or(0, |last| last.parse::<u32>().unwrap());
             let changed = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
-            Does::Closes(events(&[], &format!("retry: 10\nid: {}\ndata: {changed}\n\n", last + 1)))
+            MisbehavingReply::Closes(events(
+                &[],
+                &format!("retry: 10\nid: {}\ndata: {changed}\n\n", last + 1),
+            ))
         }
         ("POST", "tools/list") => {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -153,7 +156,7 @@ async fn what_a_server_says_by_itself_is_heard_and_heard_again() {
     })
     .await
     .unwrap();
-    let _world = World::connected(spec(&server.url())).await;
+    let _world = UpstreamFixture::connected(spec(&server.url())).await;
     until("it is listed again", async || (lists.load(Ordering::Relaxed) >= 3).then_some(())).await;
     let seen = server.seen();
     let gets: Vec<_> =
@@ -165,8 +168,8 @@ async fn what_a_server_says_by_itself_is_heard_and_heard_again() {
 async fn a_socket_of_this_machine_is_a_place_too() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("up.sock");
-    let server = Misbehaving::open_unix(&path, |seen| seen.usual()).unwrap();
-    let world = World::connected(spec(&format!("unix:{}:/there?x=1", path.display()))).await;
+    let server = MisbehavingServer::open_unix(&path, |seen| seen.usual()).unwrap();
+    let world = UpstreamFixture::connected(spec(&format!("unix:{}:/there?x=1", path.display()))).await;
     assert_eq!(world.call("up_echo").await, "echoed");
     assert!(
         server
@@ -178,17 +181,17 @@ async fn a_socket_of_this_machine_is_a_place_too() {
 
 #[tokio::test]
 async fn headers_are_looked_up_each_time() {
-    let server = Misbehaving::open(|seen| seen.usual()).await.unwrap();
+    let server = MisbehavingServer::open(|seen| seen.usual()).await.unwrap();
     let asked = Arc::new(AtomicUsize::new(0));
     let counted = asked.clone();
-    let values = Values(Arc::new(move |written: &str| {
+    let values = ValueResolver(Arc::new(move |written: &str| {
         Ok(format!("{written}-{}", counted.fetch_add(1, Ordering::Relaxed)))
     }));
     let mut spec = spec(&server.url());
     let TransportSpec::Http(http) = &mut spec.transport else { unreachable!() };
     let name = "x-key".parse().unwrap();
     http.headers = vec![HeaderSpec { name, written: "key".to_owned(), values }];
-    let world = World::connected(spec).await;
+    let world = UpstreamFixture::connected(spec).await;
     world.call("up_echo").await;
     let keys: std::collections::BTreeSet<_> =
         server.seen().iter().map(|seen| seen.header("x-key").unwrap().to_owned()).collect();
@@ -197,15 +200,15 @@ async fn headers_are_looked_up_each_time() {
 
 #[tokio::test]
 async fn a_server_that_moved_within_itself_is_followed() {
-    let server = Misbehaving::open(|seen| match seen.path.as_str() {
-        "/mcp" => Does::Answer(answer(307, &[("Location", "/mcp/")], "")),
+    let server = MisbehavingServer::open(|seen| match seen.path.as_str() {
+        "/mcp" => MisbehavingReply::Answer(answer(307, &[("Location", "/mcp/")], "")),
         _ => seen.usual(),
     })
     .await
     .unwrap();
-    let world = World::connected(reads(&server.url())).await;
+    let world = UpstreamFixture::connected(reads(&server.url())).await;
     assert_eq!(world.call("up_echo").await, "echoed");
-    // Found out once.
+    // Probed once.
     assert_eq!(server.seen().iter().filter(|seen| seen.path == "/mcp").count(), 1);
     world.status(StatusKind::Connected).await;
 }

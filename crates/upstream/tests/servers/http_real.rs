@@ -1,8 +1,8 @@
-//! A server that others wrote: `@modelcontextprotocol/server-everything`, over both ways.
+//! A third-party server: `@modelcontextprotocol/server-everything`, over both transports.
 //!
-//! PORTCULLIS_EVERYTHING is the path of its `dist/index.js`; without it nothing is tested here, and that is said.
+//! PORTCULLIS_EVERYTHING is the path of its `dist/index.js`; without it the tests are skipped, with a message.
 
-use crate::support::{World, reads, said};
+use crate::support::{UpstreamFixture, reads, said};
 use portcullis_testkit::wait::until;
 use portcullis_upstream::StatusKind;
 use serde_json::json;
@@ -34,7 +34,7 @@ async fn everything_works_by_both_ways_and_after_a_restart() {
     for (way, path) in [("streamableHttp", "mcp"), ("sse", "sse")] {
         let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
         let mut child = start(&script, way, port).await;
-        let world = World::connected(reads(&format!("http://127.0.0.1:{port}/{path}"))).await;
+        let world = UpstreamFixture::connected(reads(&format!("http://127.0.0.1:{port}/{path}"))).await;
         let status = world.upstream.status();
         assert!(status.tools >= 10 && status.revision == Some("2025-11-25"), "{way} {status:?}");
         let mut client = world.client().await;

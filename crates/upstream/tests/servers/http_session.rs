@@ -1,7 +1,9 @@
-//! Sessions that end without a word of it in the protocol, and sessions that do not.
+//! Sessions that are lost without a proper 404, and sessions that are not.
 
-use crate::support::{World, spec};
-use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer, events};
+use crate::support::{UpstreamFixture, spec};
+use portcullis_testkit::misbehaving_server::{
+    MisbehavingReply, MisbehavingServer, RecordedRequest, answer, events,
+};
 use portcullis_testkit::wait::{until, within};
 use portcullis_upstream::StatusKind;
 use serde_json::json;
@@ -11,15 +13,15 @@ use tokio::sync::broadcast;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
-/// Does what a good server does, in the session of this number; it knows what a `ping` is.
-fn good(seen: &Seen, session: usize) -> Does {
+/// A good server in the session of this number; it answers `ping`.
+fn good(seen: &RecordedRequest, session: usize) -> MisbehavingReply {
     match seen.asks() {
         "initialize" => {
             let result = json!({ "protocolVersion": "2025-11-25", "capabilities": { "tools": {} } });
             let message = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "result": result });
             let session = format!("s-{session}");
             let headers = [JSON, ("Mcp-Session-Id", session.as_str())];
-            Does::Answer(answer(200, &headers, &message.to_string()))
+            MisbehavingReply::Answer(answer(200, &headers, &message.to_string()))
         }
         "ping" => seen.result(json!({})),
         _ => seen.usual(),
@@ -28,9 +30,11 @@ fn good(seen: &Seen, session: usize) -> Does {
 
 #[tokio::test]
 async fn a_server_hears_that_the_hub_ends() {
-    let server = Misbehaving::open(|seen| good(seen, 1)).await.unwrap();
-    let _world = World::connected(spec(&server.url())).await;
-    within("all has ended", portcullis_upstream::end_processes()).await;
+    let server = MisbehavingServer::open(|seen| good(seen, 1)).await.unwrap();
+    let spec = spec(&server.url());
+    let shutdown = spec.shutdown.clone();
+    let _world = UpstreamFixture::connected(spec).await;
+    within("all has ended", shutdown.run()).await;
     let ended = server.seen().into_iter().find(|seen| seen.method == "DELETE").unwrap();
     assert_eq!(ended.header("mcp-session-id"), Some("s-1"));
 }
@@ -47,16 +51,18 @@ async fn a_session_that_is_over_is_found_out_whatever_words_say_so() {
     ] {
         let session = Arc::new(AtomicUsize::new(1));
         let now = session.clone();
-        let server = Misbehaving::open(move |seen| {
+        let server = MisbehavingServer::open(move |seen| {
             let now = now.load(Ordering::Relaxed);
             match seen.header("mcp-session-id") {
-                Some(named) if named != format!("s-{now}") => Does::Answer(answer(status, &[JSON], body)),
+                Some(named) if named != format!("s-{now}") => {
+                    MisbehavingReply::Answer(answer(status, &[JSON], body))
+                }
                 _ => good(seen, now),
             }
         });
         let server = server.await.unwrap();
-        // Not even a tool that may do anything is in doubt: the server has not acted.
-        let world = World::connected(spec(&server.url())).await;
+        // Even a destructive tool is not in doubt: the server has not acted.
+        let world = UpstreamFixture::connected(spec(&server.url())).await;
         assert_eq!(world.call("up_echo").await, "echoed");
         session.store(2, Ordering::Relaxed);
         assert_eq!(within("the call", world.call("up_echo")).await, "echoed", "{status} {body}");
@@ -78,19 +84,19 @@ async fn a_request_that_is_refused_says_why_and_costs_no_session() {
         (400, r#"{"error":"the city is closed"}"#, "the city is closed"),
         (404, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32002,"message":"no such page"}}"#, "no such page"),
     ] {
-        // One that answers a `ping`, and one that knows only the session.
+        // A server that answers `ping`, and one that knows only the session.
         for knows_ping in [true, false] {
-            let server = Misbehaving::open(move |seen| match seen.asks() {
-                "tools/call" => Does::Answer(answer(status, &[JSON], body)),
+            let server = MisbehavingServer::open(move |seen| match seen.asks() {
+                "tools/call" => MisbehavingReply::Answer(answer(status, &[JSON], body)),
                 "ping" if !knows_ping => {
                     let error = json!({ "code": -32601, "message": "Method not found" });
                     let message = json!({ "jsonrpc": "2.0", "id": seen.body["id"], "error": error });
-                    Does::Answer(answer(404, &[JSON], &message.to_string()))
+                    MisbehavingReply::Answer(answer(404, &[JSON], &message.to_string()))
                 }
                 _ => good(seen, 1),
             });
             let server = server.await.unwrap();
-            let world = World::connected(spec(&server.url())).await;
+            let world = UpstreamFixture::connected(spec(&server.url())).await;
             let mut client = world.client().await;
             for _ in 0..3 {
                 let call = client.request("tools/call", json!({ "name": "up_echo", "arguments": {} }));
@@ -105,22 +111,23 @@ async fn a_request_that_is_refused_says_why_and_costs_no_session() {
     }
 }
 
-/// Does what a server of HTTP+SSE does, which says everything on its stream.
-fn older(seen: &Seen, stream: &broadcast::Sender<Vec<u8>>) -> Does {
+/// A server of HTTP+SSE, which sends everything on its stream.
+fn older(seen: &RecordedRequest, stream: &broadcast::Sender<Vec<u8>>) -> MisbehavingReply {
     match (seen.method.as_str(), seen.path.as_str()) {
-        ("GET", _) => {
-            Does::Tells { head: events(&[], "event: endpoint\ndata: /messages\n\n"), says: stream.clone() }
-        }
+        ("GET", _) => MisbehavingReply::Tells {
+            head: events(&[], "event: endpoint\ndata: /messages\n\n"),
+            says: stream.clone(),
+        },
         ("POST", "/messages") => {
-            if let Does::Answer(whole) = seen.usual()
+            if let MisbehavingReply::Answer(whole) = seen.usual()
                 && let Some((_, body)) = String::from_utf8_lossy(&whole).split_once("\r\n\r\n")
                 && body.starts_with('{')
             {
                 let _ = stream.send(format!("event: message\ndata: {body}\n\n").into_bytes());
             }
-            Does::Answer(answer(202, &[], ""))
+            MisbehavingReply::Answer(answer(202, &[], ""))
         }
-        _ => Does::Answer(answer(404, &[], "")),
+        _ => MisbehavingReply::Answer(answer(404, &[], "")),
     }
 }
 
@@ -128,21 +135,23 @@ fn older(seen: &Seen, stream: &broadcast::Sender<Vec<u8>>) -> Does {
 async fn a_server_that_leaves_the_older_way_is_found_on_the_newer() {
     let stream = Arc::new(Mutex::new(Some(broadcast::Sender::new(64))));
     let now = stream.clone();
-    let server = Misbehaving::open(move |seen| match (&*now.lock().unwrap(), seen.method.as_str()) {
+    let server = MisbehavingServer::open(move |seen| match (&*now.lock().unwrap(), seen.method.as_str()) {
         (Some(stream), _) => older(seen, stream),
-        // Many have something to look at there.
-        (None, "GET") => Does::Answer(answer(200, &[("Content-Type", "text/html")], "<p>Welcome!")),
+        // Many have a page there.
+        (None, "GET") => {
+            MisbehavingReply::Answer(answer(200, &[("Content-Type", "text/html")], "<p>Welcome!"))
+        }
         (None, _) => seen.usual(),
     });
     let server = server.await.unwrap();
-    let world = World::connected(spec(&server.url())).await;
+    let world = UpstreamFixture::connected(spec(&server.url())).await;
     assert_eq!(world.call("up_echo").await, "echoed");
     let calls =
         || server.seen().iter().filter(|seen| seen.asks() == "tools/call").cloned().collect::<Vec<_>>();
     assert_eq!(calls()[0].path, "/messages");
     *stream.lock().unwrap() = None;
     until("the server is connected again", async || {
-        let is_newer = |seen: &Seen| seen.path == "/mcp" && seen.asks() == "tools/list";
+        let is_newer = |seen: &RecordedRequest| seen.path == "/mcp" && seen.asks() == "tools/list";
         server.seen().iter().any(is_newer).then_some(())
     })
     .await;

@@ -1,43 +1,46 @@
-//! That the checks of the transport can fail: each is made of the real one, and of one with just the mistake that it is for.
+//! The checks of the transport can fail: each runs against the real client, and against one with the mistake that it
+//! is for.
 
-use crate::support::{World, spec};
-use portcullis_testkit::http::{Connection, Request};
-use portcullis_testkit::misbehaving::{Does, Misbehaving, Seen, answer};
+use crate::support::{UpstreamFixture, spec};
+use portcullis_testkit::misbehaving_server::{MisbehavingReply, MisbehavingServer, RecordedRequest, answer};
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a careless client does.
+/// A mistake of a careless client.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mistake {
-    /// Goes wherever it is sent.
+    /// Follows every redirect.
     FollowsAnywhere,
-    /// Makes a call again that may have been carried out.
+    /// Retries a call that may have been carried out.
     AsksTwice,
-    /// Does not repeat the name of its session.
+    /// Does not send its session id.
     ForgetsSession,
-    /// Takes the refusal of a session for the last word.
+    /// Does not open a new session.
     GivesUp,
 }
 
-/// Who calls a tool of the server at an address.
+/// The client under test.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+enum ClientUnderTest {
     Real,
     Weak(Mistake),
 }
 
-impl Way {
-    async fn call(self, server: &Misbehaving) -> String {
+impl ClientUnderTest {
+    async fn call(self, server: &MisbehavingServer) -> String {
         match self {
-            Way::Real => World::connected(spec(&server.url())).await.call("up_echo").await,
-            Way::Weak(mistake) => careless(server.address, mistake).await,
+            ClientUnderTest::Real => {
+                UpstreamFixture::connected(spec(&server.url())).await.call("up_echo").await
+            }
+            ClientUnderTest::Weak(mistake) => careless(server.address, mistake).await,
         }
     }
 }
 
-/// Greets and calls, as little as that can be.
+/// A minimal handshake and call.
 async fn careless(address: SocketAddr, mistake: Mistake) -> String {
     let message =
         |id: u64, method: &str| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} });
@@ -66,36 +69,36 @@ async fn ask(
     session: Option<&str>,
     message: &Value,
 ) -> Option<(u16, Option<String>, String)> {
-    let mut request = Request::post("/mcp", message.to_string());
+    let mut request = RawHttpRequest::post("/mcp", message.to_string());
     if let Some(session) = session {
         request = request.header("Mcp-Session-Id", session);
     }
-    let mut connection = Connection::open(to).await;
+    let mut connection = RawHttpConnection::open(to).await;
     connection.send(&request.bytes(to)).await.ok()?;
     let reply = connection.reply().await?;
     Some((reply.status(), reply.head.header("mcp-session-id").map(str::to_owned), reply.text()))
 }
 
-fn is_call(seen: &&Seen) -> bool {
+fn is_call(seen: &&RecordedRequest) -> bool {
     seen.asks() == "tools/call"
 }
 
-/// Says whether nothing reached a place that only the server named.
-async fn stays(way: Way) -> bool {
-    let elsewhere = Misbehaving::open(|seen| seen.usual()).await.unwrap();
+/// Returns whether nothing reached a URL that only the server named.
+async fn stays(way: ClientUnderTest) -> bool {
+    let elsewhere = MisbehavingServer::open(|seen| seen.usual()).await.unwrap();
     let (target, place) = (elsewhere.url(), elsewhere.address.to_string());
-    let server = Misbehaving::open(move |seen| match seen.asks() {
-        "tools/call" => Does::Answer(answer(307, &[("Location", &target)], &place)),
+    let server = MisbehavingServer::open(move |seen| match seen.asks() {
+        "tools/call" => MisbehavingReply::Answer(answer(307, &[("Location", &target)], &place)),
         _ => seen.usual(),
     });
     way.call(&server.await.unwrap()).await;
     elsewhere.seen().is_empty()
 }
 
-/// Says whether a call that may have been carried out was made once.
-async fn asks_once(way: Way) -> bool {
-    let server = Misbehaving::open(|seen| match seen.asks() {
-        "tools/call" => Does::Closes(Vec::new()),
+/// Returns whether a call that may have been carried out was sent once.
+async fn asks_once(way: ClientUnderTest) -> bool {
+    let server = MisbehavingServer::open(|seen| match seen.asks() {
+        "tools/call" => MisbehavingReply::Closes(Vec::new()),
         _ => seen.usual(),
     });
     let server = server.await.unwrap();
@@ -103,18 +106,20 @@ async fn asks_once(way: Way) -> bool {
     server.seen().iter().filter(is_call).count() == 1
 }
 
-/// Says whether the call named the session that the server had given.
-async fn names_session(way: Way) -> bool {
-    let server = Misbehaving::open(|seen| seen.usual()).await.unwrap();
+/// Returns whether the call had the session id.
+async fn names_session(way: ClientUnderTest) -> bool {
+    let server = MisbehavingServer::open(|seen| seen.usual()).await.unwrap();
     way.call(&server).await;
     server.seen().iter().filter(is_call).all(|seen| seen.header("mcp-session-id") == Some("s-1"))
 }
 
-/// Says whether a session that the server lost was no loss to the caller.
-async fn comes_back(way: Way) -> bool {
+/// Returns whether the client recovers from a lost session.
+async fn comes_back(way: ClientUnderTest) -> bool {
     let lost = Arc::new(AtomicBool::new(true));
-    let server = Misbehaving::open(move |seen| match seen.asks() {
-        "tools/call" if lost.swap(false, Ordering::Relaxed) => Does::Answer(answer(404, &[], "who?")),
+    let server = MisbehavingServer::open(move |seen| match seen.asks() {
+        "tools/call" if lost.swap(false, Ordering::Relaxed) => {
+            MisbehavingReply::Answer(answer(404, &[], "who?"))
+        }
         _ => seen.usual(),
     });
     way.call(&server.await.unwrap()).await.contains("echoed")
@@ -123,14 +128,14 @@ async fn comes_back(way: Way) -> bool {
 #[tokio::test]
 async fn every_check_passes_the_transport_and_finds_its_mistake() {
     for mistake in [Mistake::FollowsAnywhere, Mistake::AsksTwice, Mistake::ForgetsSession, Mistake::GivesUp] {
-        for way in [Way::Real, Way::Weak(mistake)] {
+        for way in [ClientUnderTest::Real, ClientUnderTest::Weak(mistake)] {
             let passes = match mistake {
                 Mistake::FollowsAnywhere => stays(way).await,
                 Mistake::AsksTwice => asks_once(way).await,
                 Mistake::ForgetsSession => names_session(way).await,
                 Mistake::GivesUp => comes_back(way).await,
             };
-            assert_eq!(passes, matches!(way, Way::Real), "{way:?}, checked for {mistake:?}");
+            assert_eq!(passes, matches!(way, ClientUnderTest::Real), "{way:?}, checked for {mistake:?}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! How soon a server is tried again, and how long a call that is made again may take.
+//! Backoff between attempts, and the timeout of a call that is retried.
 
-use crate::support::{World, reads, spec};
+use crate::support::{UpstreamFixture, reads, spec};
 use portcullis_core::Registry;
-use portcullis_testkit::misbehaving::{Does, Misbehaving, events};
+use portcullis_testkit::misbehaving_server::{MisbehavingReply, MisbehavingServer, events};
 use portcullis_upstream::{ServerSpec, StatusKind, Upstream};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,20 +11,20 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-/// How long a greeting may hang: a question of the newer era, and one of the older.
+/// How long a handshake may hang: a probe for the newer era, and `initialize`.
 const HANGS_FOR: Duration = Duration::from_secs(65);
-/// Enough for so many attempts that the pause between them is as long as it gets.
+/// Enough attempts for the longest backoff.
 const LONG: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_fails_slowly_is_tried_less_and_less_often() {
     let tried = Arc::new(Mutex::new(Vec::new()));
     let trying = tried.clone();
-    let server = Misbehaving::open(move |seen| {
+    let server = MisbehavingServer::open(move |seen| {
         if seen.asks() == "server/discover" {
             trying.lock().unwrap().push(Instant::now());
         }
-        Does::Hangs(Vec::new())
+        MisbehavingReply::Hangs(Vec::new())
     });
     let server = server.await.unwrap();
     let upstream = Upstream::start(spec(&server.url()), Registry::default().changes());
@@ -34,18 +34,18 @@ async fn a_server_that_fails_slowly_is_tried_less_and_less_often() {
     let pauses: Vec<Duration> =
         tried.windows(2).map(|two| (two[1] - two[0]).saturating_sub(HANGS_FOR)).collect();
     assert!(pauses[0] < Duration::from_secs(1), "{pauses:?}");
-    // As long as it gets is a minute, more or less.
+    // The longest backoff is a minute, with jitter.
     assert!(pauses.iter().max() > Some(&Duration::from_secs(44)), "{pauses:?}");
     assert!(pauses.iter().all(|pause| *pause < Duration::from_secs(80)), "{pauses:?}");
 }
 
-/// The first attempt takes most of the time before it breaks off. What is left of it is for the second to begin in, and not to go
-/// on in.
+/// The first attempt takes most of the timeout before it breaks off. The rest is for the second to begin in, not to
+/// end in.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_made_again_and_goes_on_has_all_of_its_time() {
     const TIMEOUT: Duration = Duration::from_secs(4);
     let calls = AtomicUsize::new(0);
-    let server = Misbehaving::open(move |seen| {
+    let server = MisbehavingServer::open(move |seen| {
         if seen.asks() != "tools/call" {
             return seen.usual();
         }
@@ -65,9 +65,9 @@ async fn a_call_that_is_made_again_and_goes_on_has_all_of_its_time() {
             let result = json!({ "content": [{ "type": "text", "text": "late" }] });
             let _ = speaks.send(event(json!({ "jsonrpc": "2.0", "id": id, "result": result })));
         });
-        Does::Tells { head: events(&[], ""), says }
+        MisbehavingReply::Tells { head: events(&[], ""), says }
     });
     let server = server.await.unwrap();
-    let world = World::connected(ServerSpec { timeout: TIMEOUT, ..reads(&server.url()) }).await;
+    let world = UpstreamFixture::connected(ServerSpec { timeout: TIMEOUT, ..reads(&server.url()) }).await;
     assert_eq!(world.call("up_echo").await, "late");
 }

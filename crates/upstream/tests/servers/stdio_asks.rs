@@ -1,13 +1,13 @@
-//! Programs that ask in the middle of calls, and do not say of which.
+//! Programs that ask during calls, and do not name the call.
 
 use crate::stdio_bad::{USUAL, program, starts};
-use crate::support::World;
+use crate::support::UpstreamFixture;
 use portcullis_testkit::wait::{PATIENCE, until};
 use portcullis_upstream::ServerSpec;
 use serde_json::json;
 
-/// Keeps two calls waiting, asks when the second has come, and answers that one with the third. The first gets what came of the
-/// question. Each call adds its text to the file of starts.
+/// Keeps two calls waiting, asks when the second has come, and answers that one with the third. The first gets the
+/// answer. Each call adds its text to the file of starts.
 const CALLED: &str = r#"case $line in
     *'"first"'*) first=$id; echo first >> "$1";;
     *'"second"'*) second=$id
@@ -22,7 +22,7 @@ const CALLED: &str = r#"case $line in
 async fn a_question_outlives_the_call_that_it_was_shown_on() {
     let folder = tempfile::tempdir().unwrap();
     let spec = program(&USUAL.replace("CALLED", CALLED), folder.path());
-    let world = World::connected(ServerSpec { timeout: PATIENCE, ..spec }).await;
+    let world = UpstreamFixture::connected(ServerSpec { timeout: PATIENCE, ..spec }).await;
     let mut client = world.client().await;
     let call = |text: &str| json!({ "name": "up_echo", "arguments": { "text": text } });
     let first = client.begin("tools/call", call("first")).await;
@@ -36,7 +36,7 @@ async fn a_question_outlives_the_call_that_it_was_shown_on() {
     for over in [third, second] {
         client.answer(&over.into()).await;
     }
-    // Taken back with its call, and asked again on the one that still waits.
+    // Withdrawn with its call, and asked again on the one that still waits.
     let back = client.told("notifications/cancelled").await;
     assert_eq!(back["params"]["requestId"], shown["id"]);
     let again = client.told("elicitation/create").await;

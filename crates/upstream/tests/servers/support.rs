@@ -1,10 +1,10 @@
-//! A hub in a box with one server behind it, and a client before it.
+//! A hub in a box with one upstream server and a client.
 
-use portcullis_core::{Changes, Effect, Pattern, Registry};
+use portcullis_core::{ChangeNotifier, Effect, Pattern, Registry};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::wait::until;
 use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
-use portcullis_upstream::{HttpSpec, ServerSpec, Status, StatusKind, TransportSpec, Upstream};
+use portcullis_upstream::{HttpSpec, ServerSpec, ServerStatus, StatusKind, TransportSpec, Upstream};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -14,43 +14,43 @@ pub(crate) fn spec(url: &str) -> ServerSpec {
     prefixed(TransportSpec::Http(http))
 }
 
-/// A server whose tools may do anything.
+/// A server with destructive tools.
 pub(crate) fn prefixed(transport: TransportSpec) -> ServerSpec {
     ServerSpec { prefix: "up_".to_owned(), effects: Vec::new(), ..taken_as_it_is("up", transport) }
 }
 
-/// The same, with tools that only look.
+/// The same, with read-only tools.
 pub(crate) fn reads(url: &str) -> ServerSpec {
     ServerSpec { effects: vec![(Pattern::any(), Effect::Read)], ..spec(url) }
 }
 
-pub(crate) struct World {
+pub(crate) struct UpstreamFixture {
     pub(crate) upstream: Upstream,
     pub(crate) address: SocketAddr,
-    /// Where whoever is behind the hub says that something changed.
-    pub(crate) changes: Changes,
+    /// Where providers announce changes.
+    pub(crate) changes: ChangeNotifier,
     pub(crate) _hub: BoxedHub,
 }
 
-impl World {
-    pub(crate) async fn new(spec: ServerSpec) -> World {
+impl UpstreamFixture {
+    pub(crate) async fn new(spec: ServerSpec) -> UpstreamFixture {
         let registry = Registry::default();
         let changes = registry.changes();
         let upstream = Upstream::start(spec, changes.clone());
         registry.add(upstream.clone()).unwrap();
         let hub = BoxedHub::new(registry, false).unwrap();
         let address = hub.listen(0).await.unwrap();
-        World { upstream, address, changes, _hub: hub }
+        UpstreamFixture { upstream, address, changes, _hub: hub }
     }
 
-    pub(crate) async fn connected(spec: ServerSpec) -> World {
-        let world = World::new(spec).await;
+    pub(crate) async fn connected(spec: ServerSpec) -> UpstreamFixture {
+        let world = UpstreamFixture::new(spec).await;
         world.status(StatusKind::Connected).await;
         world
     }
 
-    /// Waits until the server stands so.
-    pub(crate) async fn status(&self, kind: StatusKind) -> Status {
+    /// Waits until the server has this status.
+    pub(crate) async fn status(&self, kind: StatusKind) -> ServerStatus {
         until(&format!("the server is {}", kind.as_str()), async || {
             let status = self.upstream.status();
             (status.kind == kind).then_some(status)
@@ -58,7 +58,7 @@ impl World {
         .await
     }
 
-    /// A client of the older era that can be asked everything, also while a call is under way.
+    /// A client of the older era that supports every question, also during a call.
     pub(crate) async fn client(&self) -> McpClient {
         let mut client = McpClient::sse(self.address, "any", "2025-11-25").await;
         client.initialize(json!({ "elicitation": {}, "sampling": {}, "roots": {} })).await;

@@ -1,52 +1,52 @@
-//! Reading of server-sent events, as they come in pieces.
+//! Incremental parser for server-sent events.
 
 use crate::frame::BYTE_ORDER_MARK;
 use bytes::{Buf, BytesMut};
 
-/// One event. One without data may still say how to come back.
+/// One event. Without data it may still carry an id or a retry delay.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Event {
+pub struct SseEvent {
     pub id: Option<String>,
     pub name: Option<String>,
     pub data: Vec<u8>,
     pub retry_ms: Option<u64>,
 }
 
-/// An event, or a line of one, is longer than allowed.
+/// An event or one of its lines exceeds the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EventTooLong {
+pub struct SseEventTooLong {
     pub bytes_max: usize,
 }
 
-impl std::fmt::Display for EventTooLong {
+impl std::fmt::Display for SseEventTooLong {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "an event has more than {} bytes", self.bytes_max)
     }
 }
 
-/// Makes events of pieces. Never holds more than one event of the allowed length and one piece.
+/// Parses events from chunks. Never buffers more than one event of the maximum length and one chunk.
 #[derive(Debug)]
-pub struct EventReader {
+pub struct SseReader {
     buffer: BytesMut,
-    /// How far the buffer has been searched for the end of a line.
+    /// How far the buffer has been searched for a line end.
     searched: usize,
-    /// The last line ended with a carriage return, so that a line feed now belongs to it.
+    /// The last line ended with `\r`, so a following `\n` belongs to it.
     after_return: bool,
-    event: Event,
+    event: SseEvent,
     begun: bool,
     data_lines: usize,
     bytes_max: usize,
-    /// Nothing of the stream was read yet, so that a byte order mark may come.
+    /// Nothing was read yet, so a byte order mark may follow.
     is_fresh: bool,
 }
 
-impl EventReader {
-    pub fn new(bytes_max: usize) -> EventReader {
-        EventReader {
+impl SseReader {
+    pub fn new(bytes_max: usize) -> SseReader {
+        SseReader {
             buffer: BytesMut::new(),
             searched: 0,
             after_return: false,
-            event: Event::default(),
+            event: SseEvent::default(),
             begun: false,
             data_lines: 0,
             bytes_max,
@@ -54,14 +54,14 @@ impl EventReader {
         }
     }
 
-    /// Takes what came.
+    /// Appends a chunk.
     pub fn feed(&mut self, piece: &[u8]) {
         self.buffer.extend_from_slice(piece);
     }
 
-    /// Returns the next event that is whole. `None` means that more is needed.
-    pub fn event(&mut self) -> Result<Option<Event>, EventTooLong> {
-        let too_long = EventTooLong { bytes_max: self.bytes_max };
+    /// Returns the next complete event; `None` if more data is needed.
+    pub fn event(&mut self) -> Result<Option<SseEvent>, SseEventTooLong> {
+        let too_long = SseEventTooLong { bytes_max: self.bytes_max };
         loop {
             if self.after_return && self.buffer.first() == Some(&b'\n') {
                 self.buffer.advance(1);
@@ -114,7 +114,7 @@ impl EventReader {
             b"event" => self.event.name = Some(text()),
             b"id" if !value.contains(&0) => self.event.id = Some(text()),
             b"retry" => self.event.retry_ms = text().parse().ok(),
-            // A comment, or what nobody knows.
+            // A comment or an unknown field.
             _ => return,
         }
         self.begun = true;
@@ -125,8 +125,8 @@ impl EventReader {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8], size: usize, bytes_max: usize) -> Result<Vec<Event>, EventTooLong> {
-        let (mut reader, mut events) = (EventReader::new(bytes_max), Vec::new());
+    fn read(bytes: &[u8], size: usize, bytes_max: usize) -> Result<Vec<SseEvent>, SseEventTooLong> {
+        let (mut reader, mut events) = (SseReader::new(bytes_max), Vec::new());
         for piece in bytes.chunks(size) {
             reader.feed(piece);
             while let Some(event) = reader.event()? {
@@ -139,9 +139,10 @@ mod tests {
     #[test]
     fn how_events_arrive_does_not_matter() {
         let input = b": hello\n\nid: 7\nretry: 500\ndata: \n\nevent: message\r\ndata: {\"a\":\r\ndata:1}\r\n\r\ndata: x\r\rnonsense\n\ndata: lost";
-        let primed = Event { id: Some("7".into()), retry_ms: Some(500), ..Event::default() };
-        let named = Event { name: Some("message".into()), data: b"{\"a\":\n1}".to_vec(), ..Event::default() };
-        let plain = Event { data: b"x".to_vec(), ..Event::default() };
+        let primed = SseEvent { id: Some("7".into()), retry_ms: Some(500), ..SseEvent::default() };
+        let named =
+            SseEvent { name: Some("message".into()), data: b"{\"a\":\n1}".to_vec(), ..SseEvent::default() };
+        let plain = SseEvent { data: b"x".to_vec(), ..SseEvent::default() };
         for size in 1..=input.len() {
             let events = read(input, size, 100).unwrap();
             assert_eq!(events, [primed.clone(), named.clone(), plain.clone()], "in pieces of {size}");
@@ -173,7 +174,7 @@ mod tests {
             b"data: xxxxxxxxxxxxxxxxxxxx\n".repeat(10),
             vec![b'x'; 200],
         ] {
-            assert_eq!(read(&long, 7, 100), Err(EventTooLong { bytes_max: 100 }));
+            assert_eq!(read(&long, 7, 100), Err(SseEventTooLong { bytes_max: 100 }));
         }
     }
 }

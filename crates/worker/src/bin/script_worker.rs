@@ -1,10 +1,10 @@
-//! A worker for the tests of this crate; the shipped one is the hub's own binary.
+//! A worker for the tests of this crate; in production the hub's own binary is the worker.
 //!
-//! `weak` has the language's own limits only. `escape WHAT` enters the sandbox and tries to get out.
+//! `weak` has only the interpreter's limits, no sandbox. `escape WHAT` enters the sandbox and tries to escape.
 
 use std::process::ExitCode;
 
-/// The allocator of the shipped one: whether a limit of memory holds depends on how memory is asked for.
+/// The same allocator as in production: whether the memory limit holds depends on how memory is allocated.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Ends with 0 if it got out, with 1 if it was refused. To be killed is to be refused, too.
+/// Exits with 0 if it escaped, with 1 if it was refused. A kill counts as refused.
 fn escape(what: String) -> ExitCode {
     let free = what.strip_prefix("free-");
     if free.is_none() {
@@ -46,7 +46,7 @@ fn escape(what: String) -> ExitCode {
             }
             kept.len() == 256
         }
-        // At once, and only some of it used: the kernel counts what is reserved otherwise than what is asked for.
+        // Reserved in one allocation and used in part: the kernel accounts for reserved memory differently.
         "reserved" => {
             let mut kept = Vec::new();
             kept.try_reserve_exact(2_000_000_000).is_ok_and(|()| {

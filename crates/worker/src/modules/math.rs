@@ -6,11 +6,11 @@ use starlark::starlark_module;
 use starlark::values::float::UnpackFloat;
 use starlark::values::{Heap, Value};
 
-fn whole<'v>(number: f64, heap: Heap<'v>) -> anyhow::Result<Value<'v>> {
+fn to_integer<'v>(number: f64, heap: Heap<'v>) -> anyhow::Result<Value<'v>> {
     if !number.is_finite() {
-        return Err(anyhow::anyhow!("{number} has no integer"));
+        return Err(anyhow::anyhow!("{number} cannot be converted to an integer"));
     }
-    // Exact: a whole double is written with all its digits.
+    // Exact: a double without a fraction prints with all its digits.
     let integer: BigInt = format!("{number:.0}").parse()?;
     Ok(heap.alloc(integer))
 }
@@ -21,15 +21,15 @@ pub(crate) fn math(builder: &mut GlobalsBuilder) {
     const e: f64 = std::f64::consts::E;
 
     fn floor<'v>(#[starlark(require = pos)] x: UnpackFloat, heap: Heap<'v>) -> anyhow::Result<Value<'v>> {
-        whole(x.0.floor(), heap)
+        to_integer(x.0.floor(), heap)
     }
 
     fn ceil<'v>(#[starlark(require = pos)] x: UnpackFloat, heap: Heap<'v>) -> anyhow::Result<Value<'v>> {
-        whole(x.0.ceil(), heap)
+        to_integer(x.0.ceil(), heap)
     }
 
     fn trunc<'v>(#[starlark(require = pos)] x: UnpackFloat, heap: Heap<'v>) -> anyhow::Result<Value<'v>> {
-        whole(x.0.trunc(), heap)
+        to_integer(x.0.trunc(), heap)
     }
 
     /// Rounds halves away from zero; to an integer, unless digits are given.
@@ -39,7 +39,7 @@ pub(crate) fn math(builder: &mut GlobalsBuilder) {
         heap: Heap<'v>,
     ) -> anyhow::Result<Value<'v>> {
         if digits == 0 {
-            return whole(x.0.round(), heap);
+            return to_integer(x.0.round(), heap);
         }
         let scale = 10_f64.powi(digits.clamp(-300, 300));
         Ok(heap.alloc((x.0 * scale).round() / scale))

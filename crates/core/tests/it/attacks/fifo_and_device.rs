@@ -1,4 +1,4 @@
-//! Things that are opened and then never answer, or never end.
+//! Pipes and devices: opening or reading them would hang or never end.
 
 use crate::fixture::Fixture;
 use portcullis_core::root::{FileKind, RootError};
@@ -31,7 +31,7 @@ fn a_device_is_not_a_file() {
         println!("skipped: a device cannot be made here ({errno})");
         return;
     }
-    // A memory file system may refuse to open devices at all, which is as good.
+    // A tmpfs may refuse to open devices at all, which is fine.
     let refused = fixture.read("zero").unwrap_err();
     assert!(
         matches!(refused, RootError::NotAFile { kind: FileKind::Device } | RootError::NotPermitted(_)),

@@ -1,17 +1,17 @@
 //! A disk that runs full in the middle of a write: the old content stays, and the error says why.
 
 use portcullis_core::Root;
-use portcullis_core::root::{RootError, RootedPath, Written};
+use portcullis_core::root::{RootError, RootedPath, WriteSummary};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system of one mebibyte in memory, gone when dropped.
+/// A tmpfs of one mebibyte, unmounted when dropped.
 struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// Returns nothing where this user may not mount.
+    /// Returns `None` if this user may not mount.
     fn mount() -> Option<SmallDisk> {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
@@ -51,6 +51,6 @@ fn a_full_disk_leaves_the_old_content() {
     assert_eq!(root.read(&path, 1 << 20).unwrap(), old);
     assert_eq!(files(disk.path()), [disk.path().join("notes.md")], "nothing half-written is left");
 
-    // When space returns, so does the service.
-    assert_eq!(root.write(&path, b"small").unwrap(), Written { bytes: 5, created: false });
+    // Once there is space, writes succeed again.
+    assert_eq!(root.write(&path, b"small").unwrap(), WriteSummary { bytes: 5, created: false });
 }

@@ -1,4 +1,4 @@
-//! A file of somebody else with a second name in the tree. `openat2` does not see it; the link count does.
+//! A hard link to a file outside the tree. `openat2` does not detect it; the link count does.
 
 use crate::fixture::{CANARY, Fixture};
 use portcullis_core::root::RootError;
@@ -11,6 +11,6 @@ fn a_hard_link_is_neither_read_nor_written() {
     assert!(matches!(fixture.write("hardlink_canary"), Err(RootError::HardLink)));
     assert!(matches!(fixture.append("hardlink_canary"), Err(RootError::HardLink)));
     assert_eq!(fixture.outside(), before);
-    // It is the kernel's check that is missing here: the file itself opens.
+    // The kernel has no check for this: the file itself opens.
     assert_eq!(std::fs::read_to_string(fixture.inside().join("hardlink_canary")).unwrap(), CANARY);
 }

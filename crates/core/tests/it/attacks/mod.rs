@@ -1,4 +1,4 @@
-//! One file per attack. Each was, or could have been, a hole.
+//! One file per attack. Each was, or could have been, a vulnerability.
 
 mod fifo_and_device;
 mod full_disk;
@@ -10,7 +10,7 @@ mod symlink_escape;
 mod toctou_swap;
 mod traversal_corpus;
 
-/// A file that nobody names would be a test that nobody runs.
+/// A file without a `mod` line would be a test that never runs.
 #[test]
 fn every_attack_runs() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/attacks");

@@ -1,4 +1,4 @@
-//! Names that end early, break a line, move a terminal's cursor, or read backwards.
+//! Names with NUL, line breaks, terminal escapes or bidirectional overrides.
 
 use crate::fixture::Fixture;
 use portcullis_core::root::RootedPath;
@@ -35,5 +35,5 @@ fn what_others_put_there_is_shown_harmlessly() {
     std::fs::write(fixture.inside().join("notes/\u{1b}]0;x\u{7}\u{202e}.md"), "x").unwrap();
     assert_eq!(fixture.list("notes").unwrap(), ["\\u{1b}]0;x\\u{7}\\u{202e}.md", "todo.md"]);
     let walked = fixture.root.walk(100, 64).unwrap();
-    assert_eq!(walked.files.len(), 1, "nobody could ask for it, so it is not offered");
+    assert_eq!(walked.files.len(), 1, "it could not be requested, so it is not listed");
 }

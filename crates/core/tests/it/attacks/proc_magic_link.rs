@@ -1,4 +1,4 @@
-//! Links of `/proc` that are not text but lead straight to an open file or another root.
+//! Magic links of `/proc`, which lead straight to an open file or another root.
 
 use crate::fixture::Fixture;
 use portcullis_core::Root;

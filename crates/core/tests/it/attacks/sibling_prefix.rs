@@ -1,4 +1,4 @@
-//! A neighbour whose name starts with the root's (CVE-2025-53110).
+//! A sibling folder whose name starts with the root's name (CVE-2025-53110).
 
 use crate::fixture::Fixture;
 

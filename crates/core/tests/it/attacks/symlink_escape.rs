@@ -1,4 +1,4 @@
-//! A link in the tree that leads out of it (CVE-2025-53109).
+//! A symbolic link in the tree that leads out of it (CVE-2025-53109).
 
 use crate::fixture::Fixture;
 use portcullis_core::root::RootError;
@@ -37,7 +37,7 @@ fn a_link_that_stays_inside_is_read_but_never_written_through() {
 fn a_walk_and_a_sweep_stay_inside() {
     let fixture = Fixture::new();
     let before = fixture.outside();
-    // What looks like a leftover of ours, outside.
+    // Outside the root, with the name of a temporary file.
     let name = format!(".portcullis-{}.tmp", "0".repeat(32));
     let walked = fixture.root.walk(10_000, 64).unwrap();
     let files: Vec<&str> = walked.files.iter().map(|file| file.path.as_str()).collect();

@@ -1,4 +1,4 @@
-//! A folder that turns into a link outside between a check and a use.
+//! TOCTOU: a folder replaced by a link to the outside between check and use.
 
 use crate::fixture::{BYTES_MAX, CANARY, Fixture};
 use portcullis_core::root::{RootError, RootedPath};

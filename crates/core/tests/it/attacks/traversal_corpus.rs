@@ -1,7 +1,7 @@
-//! Thousands of ways to write a path that leads out, over every way in.
+//! Path traversal: thousands of spellings, over every operation.
 //!
-//! The lists are `traversal_hub.jsonl` and `traversal_public.txt` of the shared fixtures. The same check is run on
-//! a weak door, so that a pass means something.
+//! The lists are `traversal_hub.jsonl` and `traversal_public.txt` of the shared fixtures. The same check runs on a
+//! vulnerable implementation, to show that it detects escapes.
 
 use crate::fixture::{CANARY, Fixture};
 use std::fs;
@@ -9,7 +9,7 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
-/// A way to files: the one under test, or one with a known hole.
+/// An implementation of file access: the one under test, or a vulnerable one.
 trait Door {
     fn read(&self, path: &str) -> Option<Vec<u8>>;
     fn list(&self, path: &str) -> Option<Vec<String>>;
@@ -30,7 +30,7 @@ impl Door for Fixture {
     }
 }
 
-/// The check that the original had: clean the path, then compare the beginnings of two texts.
+/// The vulnerable check: normalize the path, then compare string prefixes.
 struct Weak<'a>(&'a Fixture);
 
 impl Weak<'_> {
@@ -51,7 +51,7 @@ impl Weak<'_> {
 impl Door for Weak<'_> {
     fn read(&self, path: &str) -> Option<Vec<u8>> {
         let mut options = fs::OpenOptions::new();
-        // Even a weak door must not hang the test.
+        // The vulnerable implementation must not hang the test either.
         let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let file = options.read(true).custom_flags(nonblock).open(self.resolve(path)?).ok()?;
         let mut content = Vec::new();
@@ -66,7 +66,7 @@ impl Door for Weak<'_> {
 
     fn write(&self, path: &str) {
         let Some(path) = self.resolve(path) else { return };
-        // The hole is real, so it is kept away from the machine that runs the test.
+        // The escape is real, so writes are confined to the fixture.
         let target = path.canonicalize().or_else(|_| path.parent().unwrap_or(&path).canonicalize());
         if target.is_ok_and(|target| target.starts_with(self.0.ws()) && !target.ends_with("fifo")) {
             let _ = fs::write(path, "WRITTEN");
@@ -81,7 +81,7 @@ struct Escapes {
     written_outside: bool,
 }
 
-/// Takes every path through a door and counts what came from outside.
+/// Runs every path through an implementation and counts the escapes.
 fn check(door: &dyn Door, fixture: &Fixture, paths: &[String]) -> Escapes {
     let before = fixture.outside();
     let mut escapes = Escapes::default();
@@ -89,7 +89,7 @@ fn check(door: &dyn Door, fixture: &Fixture, paths: &[String]) -> Escapes {
         let text = String::from_utf8_lossy(&content).into_owned();
         text.contains(CANARY) || text.contains("root:x:0") || text.contains("PATH=")
     };
-    // Reads and lists come first: afterwards the tree holds what the writes put there.
+    // Reads and lists first: the writes change the tree.
     for path in paths {
         escapes.reads += usize::from(door.read(path).is_some_and(shows_outside));
         let names = door.list(path).unwrap_or_default();
@@ -105,7 +105,7 @@ fn check(door: &dyn Door, fixture: &Fixture, paths: &[String]) -> Escapes {
     escapes
 }
 
-/// Returns the shared lists, or nothing where they are not there.
+/// Returns the shared lists, or `None` if they are missing.
 fn shared() -> Option<Vec<String>> {
     let shared = std::env::var_os("PORTCULLIS_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -116,12 +116,12 @@ fn shared() -> Option<Vec<String>> {
         let case: serde_json::Value = serde_json::from_str(line).unwrap();
         case["path"].as_str().unwrap().to_owned()
     });
-    // A tool's argument is text, so bytes that are not come as replacement characters.
+    // A tool argument is text, so invalid UTF-8 arrives as replacement characters.
     let public = public.split(|byte| *byte == b'\n').map(|line| String::from_utf8_lossy(line).into_owned());
     Some(hub.chain(public).collect())
 }
 
-/// Returns paths that lead out, made of ways up, ways through, and targets.
+/// Returns generated traversal paths: combinations of prefixes, separators and targets.
 fn generated() -> Vec<String> {
     let ups = [
         "../",

@@ -1,17 +1,18 @@
-//! `portcullis mcp import`: servers from the files of other programs.
+//! `portcullis mcp import`: servers from other applications' configuration.
 
-use super::{Desk, explained};
+use super::{McpCommandContext, explained};
 use crate::cli::McpImportArgs;
 use crate::commands::environment;
 use crate::config::{EditError, NewServer, add_servers, check_server, preview_servers};
-use crate::import::{self, Around, Found, Imported};
-use crate::install::{Places, Platform};
-use crate::secrets::Asking;
+use crate::database;
+use crate::import::{self, ImportEnvironment, ImportedFile, ImportedServer};
+use crate::install::{ClientFolders, Platform};
+use crate::secrets::PassphrasePrompt;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
 use portcullis_core::{Secret, SystemClock};
-use portcullis_store::secrets::{Grant, Lock, SecretStore, check_strength, lock_of};
+use portcullis_store::secrets::{Grant, KeyRequirement, SecretStore, check_strength, key_requirement};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,13 +20,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// How many other names are tried for a secret whose name is taken.
+/// Alternative names tried for a secret whose name is taken.
 const NAMES_MAX: usize = 99;
 
-/// A file, and why it cannot be read.
-type Unreadable = (PathBuf, String);
+/// An unreadable file and the reason.
+type UnreadableFile = (PathBuf, String);
 
-impl Desk {
+impl McpCommandContext {
     pub(super) fn import(&self, args: &McpImportArgs) -> Result<ExitCode> {
         let (mut files, unreadable) = self.files(args)?;
         check_names(&files, &args.only)?;
@@ -35,18 +36,19 @@ impl Desk {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Leaves out what is not wanted, what is here already, and what another file has. Returns whether any is left.
-    pub(crate) fn settle(&self, files: &mut [Found], only: &[String]) -> bool {
+    /// Skips servers that are not selected, already configured, or duplicates. Returns whether any is left.
+    pub(crate) fn settle(&self, files: &mut [ImportedFile], only: &[String]) -> bool {
         for found in files.iter_mut() {
             self.choose(found, only);
         }
-        // What several programs have is one server here; who comes first has it.
+        // The same name in several files is one server; the first wins.
         let mut taken: Vec<String> = Vec::new();
         for found in files.iter_mut() {
             let (mut kept, mut skipped) = (Vec::new(), Vec::new());
             for server in std::mem::take(&mut found.servers) {
                 if taken.contains(&server.server.name) {
-                    skipped.push((server.own, "another file has one of this name".to_owned()));
+                    skipped
+                        .push((server.own, "duplicate: another file has a server of this name".to_owned()));
                 } else {
                     taken.push(server.server.name.clone());
                     kept.push(server);
@@ -58,12 +60,12 @@ impl Desk {
         !taken.is_empty()
     }
 
-    /// Returns what was read, and what could not be, with the reasons.
-    fn files(&self, args: &McpImportArgs) -> Result<(Vec<Found>, Vec<Unreadable>)> {
+    /// Returns the readable files, and the unreadable ones with reasons.
+    fn files(&self, args: &McpImportArgs) -> Result<(Vec<ImportedFile>, Vec<UnreadableFile>)> {
         let project = std::env::current_dir().ok();
         if let Some(path) = &args.file {
             let found = around(project.as_deref(), |around| import::read(path, around))
-                .map_err(|why| BadUsage(format!("`{}` cannot be taken over: {why}", path.display())))?;
+                .map_err(|why| BadUsage(format!("cannot import `{}`: {why}", path.display())))?;
             return Ok((vec![found], Vec::new()));
         }
         let (mut files, mut unreadable) = (Vec::new(), Vec::new());
@@ -76,20 +78,20 @@ impl Desk {
         Ok((files, unreadable))
     }
 
-    /// Leaves out what is not wanted, what is here already, and what could not be here.
-    fn choose(&self, found: &mut Found, only: &[String]) {
+    /// Skips servers that are not selected, already configured, or invalid.
+    fn choose(&self, found: &mut ImportedFile, only: &[String]) {
         let (mut kept, mut skipped) = (Vec::new(), Vec::new());
         for server in std::mem::take(&mut found.servers) {
             if !only.is_empty() && !only.contains(&server.own) {
                 continue;
             }
             if self.config.mcp.iter().any(|known| known.name == server.server.name) {
-                skipped.push((server.own, "a server of this name is configured already".to_owned()));
+                skipped.push((server.own, "a server of this name already exists".to_owned()));
                 continue;
             }
-            // Each by itself: one that does not fit must not keep the others out.
+            // Checked one by one: an invalid server must not block the others.
             match check_server(self.home.path(), &environment, &server.server) {
-                // Known before anything is kept: half of an import would be left behind.
+                // Checked before anything is stored, to avoid a partial import.
                 Ok(()) => match check_grants(&server) {
                     Ok(()) => kept.push(server),
                     Err(why) => skipped.push((server.own, why)),
@@ -102,8 +104,12 @@ impl Desk {
         found.skipped.extend(skipped);
     }
 
-    /// Writes secrets, then servers that are switched off. Returns the file. A hub brings its own store.
-    pub(crate) fn take_over(&self, files: &mut [Found], store: Option<Arc<SecretStore>>) -> Result<PathBuf> {
+    /// Writes secrets, then the servers, disabled. Returns the file. A hub passes its own store.
+    pub(crate) fn take_over(
+        &self,
+        files: &mut [ImportedFile],
+        store: Option<Arc<SecretStore>>,
+    ) -> Result<PathBuf> {
         for found in files.iter_mut() {
             let comment = format!("from {}", found.path.display());
             found.servers.iter_mut().for_each(|server| server.server.comment = Some(comment.clone()));
@@ -111,23 +117,23 @@ impl Desk {
         let lifted = || files.iter().flat_map(|found| &found.servers).flat_map(|server| &server.secrets);
         let (any, any_value) = (lifted().count() > 0, lifted().any(|secret| secret.value.is_some()));
         let open = |asking| -> Result<Arc<SecretStore>> {
-            let clock = Arc::new(SystemClock);
-            Ok(Arc::new(crate::secrets::open(&self.home, &self.config, clock, asking)?))
+            let (database, clock) = (database::open(&self.config)?, Arc::new(SystemClock));
+            Ok(Arc::new(crate::secrets::open(&self.home, &self.config, &database, clock, asking)?))
         };
-        let exists = lock_of(&self.config.workspace.secure_dir()) != Lock::None;
+        let exists = key_requirement(&database::open_to_look(&self.config)?) != KeyRequirement::None;
         let store = match store {
-            None if any && exists => Some(open(Asking::ToOpen)?),
+            None if any && exists => Some(open(PassphrasePrompt::ToOpen)?),
             given => given,
         };
         if any {
             name_secrets(store.as_deref(), files)?;
         }
-        // Before anything is kept: what cannot be written must not leave half of itself behind.
+        // Validated before anything is stored, so that a failure leaves nothing half done.
         preview_servers(self.home.path(), &environment, &servers_of(files))
             .map_err(|error| with_secrets(error, files))?;
         let makers = self.makers(false)?;
         if any_value {
-            let store = store.map_or_else(|| open(Asking::ToMake), Ok)?;
+            let store = store.map_or_else(|| open(PassphrasePrompt::ToMake), Ok)?;
             let had_key = store.key_file().is_none_or(Path::exists);
             for server in files.iter().flat_map(|found| &found.servers) {
                 keep_secrets(&store, server)?;
@@ -135,20 +141,20 @@ impl Desk {
             if let (false, Some(path)) = (had_key, store.key_file()) {
                 let place = path.display();
                 print::note(format!(
-                    "Made the key `{place}`. Without it the secrets are lost; keep a copy, apart from the data."
+                    "Created the key `{place}`. Without it the secrets are lost: keep a backup, separate from the data."
                 ));
             }
         }
         let new = servers_of(files);
-        // Off before they are configured: a hub that runs must not start one in between.
+        // Disabled before they are configured: a running hub must not start one in between.
         for server in &new {
             makers.pins.revoke(&server.name)?;
-            makers.toggles.hold(&server.name)?;
+            makers.toggles.quarantine(&server.name)?;
         }
         add_servers(self.home.path(), &environment, &new).map_err(explained)
     }
 
-    fn tell(&self, files: &[Found], unreadable: &[Unreadable], written: Option<&Path>) {
+    fn tell(&self, files: &[ImportedFile], unreadable: &[UnreadableFile], written: Option<&Path>) {
         if self.as_json {
             let files: Vec<Value> = files.iter().map(shown).collect();
             let unreadable: Vec<Value> =
@@ -166,10 +172,10 @@ impl Desk {
             for server in &found.servers {
                 let entry = server.server.shown().written().replace('\n', "\n    ");
                 print::configured(format!("    {}\n", entry.trim_end()));
-                print::out(told(server));
+                print::out(details(server));
             }
             for (own, why) in &found.skipped {
-                print::line(format!("  {} is left out: {why}", printable(own)));
+                print::line(format!("  {} skipped: {why}", printable(own)));
             }
             if found.servers.is_empty() && found.skipped.is_empty() {
                 print::line("  no servers");
@@ -182,25 +188,25 @@ impl Desk {
         match written {
             Some(path) => {
                 print::line(format!(
-                    "\nWritten to {}, all switched off. To look at one and switch it on:",
+                    "\nImported to {}, all disabled. To review and enable one:",
                     path.display()
                 ));
                 for server in files.iter().flat_map(|found| &found.servers) {
                     print::line(format!("  portcullis mcp trust {}", server.server.name));
                 }
             }
-            None if files.is_empty() => {
-                print::note("None of the usual places has a file; name one: portcullis mcp import FILE")
-            }
-            None if count > 0 => print::note("Nothing is written yet; `--yes` does it."),
-            None => print::note("There is nothing to take over."),
+            None if files.is_empty() => print::note(
+                "No configuration found in the usual places. Name a file: portcullis mcp import FILE",
+            ),
+            None if count > 0 => print::note("Dry run: nothing was written. To import, pass `--yes`."),
+            None => print::note("No servers to import."),
         }
     }
 }
 
 /// Reads the files in the usual places.
-pub(crate) fn in_usual_places(project: Option<&Path>) -> Vec<(PathBuf, Result<Found, String>)> {
-    let places = Places::from_env(Platform::current(), &environment).ok();
+pub(crate) fn in_usual_places(project: Option<&Path>) -> Vec<(PathBuf, Result<ImportedFile, String>)> {
+    let places = ClientFolders::from_env(Platform::current(), &environment).ok();
     let paths = import::usual_places(places.as_ref(), project);
     let read = |path: PathBuf| {
         let found = around(project, |around| import::read(&path, around));
@@ -209,50 +215,50 @@ pub(crate) fn in_usual_places(project: Option<&Path>) -> Vec<(PathBuf, Result<Fo
     paths.into_iter().map(read).collect()
 }
 
-/// Reads with what is known of this process.
-pub(crate) fn around<T>(project: Option<&Path>, read: impl FnOnce(&Around<'_>) -> T) -> T {
+/// Reads with the environment of this process.
+pub(crate) fn around<T>(project: Option<&Path>, read: impl FnOnce(&ImportEnvironment<'_>) -> T) -> T {
     let user_home = environment("HOME").map(PathBuf::from);
     let is_set = |name: &str| environment(name).is_some();
-    read(&Around { user_home: user_home.as_deref(), project, is_set: &is_set })
+    read(&ImportEnvironment { user_home: user_home.as_deref(), project, is_set: &is_set })
 }
 
-/// Says which names are there, where one is wanted that is not.
-fn check_names(files: &[Found], only: &[String]) -> Result<()> {
-    let own = |found: &Found| {
+/// Fails for a selected name that no file has, and lists the names.
+fn check_names(files: &[ImportedFile], only: &[String]) -> Result<()> {
+    let own = |found: &ImportedFile| {
         let skipped = found.skipped.iter().map(|(own, _)| own.clone());
         found.servers.iter().map(|server| server.own.clone()).chain(skipped).collect::<Vec<_>>()
     };
     let known: BTreeSet<String> = files.iter().flat_map(own).collect();
     let Some(missing) = only.iter().find(|name| !known.contains(*name)) else { return Ok(()) };
     let names: Vec<String> = known.iter().map(|name| format!("`{}`", printable(name))).collect();
-    let there = if names.is_empty() { "no servers at all".to_owned() } else { names.join(", ") };
-    Err(BadUsage(format!("no server is named `{}` there; there are: {there}", printable(missing))).into())
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(BadUsage(format!("no such server: `{}`; found: {there}", printable(missing))).into())
 }
 
-/// Says which secrets an entry needs that a person puts into the file, because none of them was kept.
-fn with_secrets(error: EditError, files: &[Found]) -> anyhow::Error {
+/// Lists the secrets to set by hand, for an entry that is added by hand.
+fn with_secrets(error: EditError, files: &[ImportedFile]) -> anyhow::Error {
     let by_hand = matches!(error, EditError::ByHand { .. });
     let lifted = files.iter().flat_map(|found| &found.servers).flat_map(|server| &server.secrets);
     let commands: Vec<String> = lifted.map(|secret| format!("  {}", secret.command())).collect();
     if !by_hand || commands.is_empty() {
         return explained(error);
     }
-    let why = "Nothing was kept. The secrets that it refers to have to be set first:";
+    let why = "Nothing was stored. Set the secrets first:";
     BadUsage(format!("{error}{why}\n{}", commands.join("\n"))).into()
 }
 
-fn servers_of(files: &[Found]) -> Vec<NewServer> {
+fn servers_of(files: &[ImportedFile]) -> Vec<NewServer> {
     files.iter().flat_map(|found| &found.servers).map(|imported| imported.server.clone()).collect()
 }
 
-/// Chooses names that are free in the store and among each other; one that another value has gets a number. What a
-/// person is to set is another value than any that is there.
-fn name_secrets(store: Option<&SecretStore>, files: &mut [Found]) -> Result<()> {
+/// Chooses free, distinct secret names; a name taken by another value gets a number. A value to be set by hand counts as
+/// different from any stored one.
+fn name_secrets(store: Option<&SecretStore>, files: &mut [ImportedFile]) -> Result<()> {
     let own = |value: &Secret<String>| Secret::new(value.expose().clone());
     let known = store.map_or_else(|| Ok(Vec::new()), SecretStore::all_with_pending)?;
     let mut taken: Vec<(String, Option<Secret<String>>)> =
         known.into_iter().map(|(name, value)| (name, Some(value))).collect();
-    for Imported { server, secrets, .. } in files.iter_mut().flat_map(|found| &mut found.servers) {
+    for ImportedServer { server, secrets, .. } in files.iter_mut().flat_map(|found| &mut found.servers) {
         for lifted in secrets {
             let is_same = |other: &Option<Secret<String>>| match (other, &lifted.value) {
                 (Some(other), Some(value)) => other.expose() == value.expose(),
@@ -261,7 +267,7 @@ fn name_secrets(store: Option<&SecretStore>, files: &mut [Found]) -> Result<()> 
             let is_free = |name: &String| taken.iter().all(|(known, value)| known != name || is_same(value));
             let numbered = (2..=NAMES_MAX).map(|number| format!("{}_{number}", lifted.name));
             let name = std::iter::once(lifted.name.clone()).chain(numbered).find(is_free);
-            let name = name.ok_or_else(|| anyhow!("no name is free for the secret `{}`", lifted.name))?;
+            let name = name.ok_or_else(|| anyhow!("no free name for the secret `{}`", lifted.name))?;
             taken.push((name.clone(), lifted.value.as_ref().map(own)));
             lifted.rename(server, name);
         }
@@ -269,25 +275,25 @@ fn name_secrets(store: Option<&SecretStore>, files: &mut [Found]) -> Result<()> 
     Ok(())
 }
 
-/// Says which value could not be kept, because nobody can grant it for where it is sent.
-fn check_grants(imported: &Imported) -> Result<(), String> {
+/// Explains a value that cannot become a secret because its host cannot be granted.
+fn check_grants(imported: &ImportedServer) -> Result<(), String> {
     for lifted in &imported.secrets {
         lifted.grant.parse::<Grant>().map_err(|error| {
-            format!("the value of `{}` cannot be kept as a secret: {error}", printable(&lifted.key))
+            format!("the value of `{}` cannot be stored as a secret: {error}", printable(&lifted.key))
         })?;
     }
     Ok(())
 }
 
-/// Puts the values into the store.
-fn keep_secrets(store: &SecretStore, imported: &Imported) -> Result<()> {
+/// Stores the values.
+fn keep_secrets(store: &SecretStore, imported: &ImportedServer) -> Result<()> {
     for lifted in &imported.secrets {
         let (name, Some(value)) = (&lifted.name, &lifted.value) else { continue };
         let grant: Grant = lifted.grant.parse().with_context(|| format!("the grant of `{name}`"))?;
         let value = Secret::new(Zeroizing::new(value.expose().clone()));
-        // Registered with the redactor once a person has trusted the server.
+        // Registered with the redactor once the server is trusted.
         store.set_pending(name, &value, grant)?;
-        // Taken all the same: in the other program's file it is in clear.
+        // Accepted anyway: the other application's file has it in plain text.
         if let Err(weak) = check_strength(name, value.expose()) {
             print::note(format!("Warning: {weak}."));
         }
@@ -295,26 +301,26 @@ fn keep_secrets(store: &SecretStore, imported: &Imported) -> Result<()> {
     Ok(())
 }
 
-/// Returns what becomes of its secrets, and what a person should know.
-fn told(imported: &Imported) -> String {
+/// Describes the secrets and notes of an imported server.
+fn details(imported: &ImportedServer) -> String {
     let mut text = String::new();
     for secret in imported.secrets.iter().filter(|secret| secret.value.is_some()) {
         text.push_str(&format!(
-            "    {}: its value goes into the secret store as {}\n",
+            "    {}: value moves to the secret store as {}\n",
             printable(&secret.key),
             secret.name
         ));
     }
-    for note in imported.told() {
+    for note in imported.all_notes() {
         text.push_str(&format!("    note: {note}\n"));
     }
     text
 }
 
-fn shown(found: &Found) -> Value {
+fn shown(found: &ImportedFile) -> Value {
     let servers = found.servers.iter().map(|imported| {
         let server = imported.server.shown();
-        // As it stands in the configuration: true, or the settings.
+        // As configured: true, or the settings.
         let oauth = server.oauth.as_ref().map(|settings| match settings.as_slice() {
             [] => Value::from(true),
             settings => settings.iter().cloned().collect(),
@@ -333,7 +339,7 @@ fn shown(found: &Found) -> Value {
             "secrets": imported.secrets.iter().map(|secret| json!({
                 "key": secret.key, "secret": secret.name, "has_value": secret.value.is_some(), "grant": secret.grant,
             })).collect::<Vec<_>>(),
-            "notes": imported.told(),
+            "notes": imported.all_notes(),
         })
     });
     json!({

@@ -1,14 +1,14 @@
-//! `portcullis mcp status`: how the servers stand in the hub that runs.
+//! `portcullis mcp status`: status of the servers in the running hub.
 
-use super::{Desk, sign_in_hint};
+use super::{McpCommandContext, sign_in_hint, status_label};
 use crate::print;
 use anyhow::Result;
 use portcullis_store::servers::StatusBoard;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-impl Desk {
-    /// The hub says how they stand in a file. Where no hub runs, that file tells of the past, and this says so.
+impl McpCommandContext {
+    /// Reads the status file that the hub writes. Without a running hub the file is stale, and the output says so.
     pub(super) fn status(&self, name: Option<&str>) -> Result<ExitCode> {
         if let Some(name) = name {
             self.server(name)?;
@@ -44,17 +44,17 @@ impl Desk {
         }
         if !running {
             let last = match board["written"].as_str() {
-                Some(at) => format!("; the last one told of its servers at {at}"),
+                Some(at) => format!("; last status update: {at}"),
                 None => String::new(),
             };
-            print::note(format!("No hub runs on this home{last}."));
+            print::note(format!("No hub is running{last}. Start one: portcullis serve"));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 fn rows(servers: &[Value]) -> Vec<Vec<String>> {
-    let heading = ["SERVER", "STATUS", "TOOLS", "PROMPTS", "RESOURCES", "WAITING", "MCP"];
+    let heading = ["SERVER", "STATUS", "TOOLS", "PROMPTS", "RESOURCES", "NEEDS REVIEW", "MCP"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for server in servers {
         let text = |key: &str| server[key].as_str().unwrap_or("-").to_owned();
@@ -64,7 +64,11 @@ fn rows(servers: &[Value]) -> Vec<Vec<String>> {
             server["quarantined"].as_array().map_or_else(|| "-".to_owned(), |all| all.len().to_string());
         rows.push(vec![
             text("name"),
-            if server["idle"] == true { format!("{} (idle)", text("status")) } else { text("status") },
+            format!(
+                "{}{}",
+                status_label(&text("status")),
+                if server["idle"] == true { " (idle)" } else { "" }
+            ),
             number("tools"),
             number("prompts"),
             number("resources"),
@@ -75,7 +79,7 @@ fn rows(servers: &[Value]) -> Vec<Vec<String>> {
     rows
 }
 
-/// Says why a server is not as one would want it, and what to do.
+/// Returns the problems of a server, each with a fix.
 fn details(server: &Value, all: bool) -> String {
     let name = server["name"].as_str().unwrap_or_default();
     let list = |key: &str| server[key].as_array().cloned().unwrap_or_default();
@@ -90,16 +94,16 @@ fn details(server: &Value, all: bool) -> String {
         text.push_str(&format!("  {hint}\n"));
     }
     if let Some(clients) = server["clients"].as_array() {
-        text.push_str(&format!("\n{name}: one for each client, now for {}\n", clients.len()));
+        text.push_str(&format!("\n{name}: one instance per client, now {}\n", clients.len()));
         for one in clients {
             let part = |key: &str| one[key].as_str().unwrap_or_default();
             let why = one["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
-            text.push_str(&format!("  {} {}{why}\n", part("client"), part("status")));
+            text.push_str(&format!("  {} {}{why}\n", part("client"), status_label(part("status"))));
         }
     }
     let waiting = list("quarantined");
     if !waiting.is_empty() {
-        text.push_str(&format!("\n{name}: these wait until you look: portcullis mcp trust {name} --diff\n"));
+        text.push_str(&format!("\n{name}: these need review: portcullis mcp trust {name} --diff\n"));
         for what in &waiting {
             let part = |key: &str| what[key].as_str().unwrap_or_default();
             text.push_str(&format!("  {} {} ({})\n", part("kind"), part("name"), part("why")));
@@ -107,7 +111,7 @@ fn details(server: &Value, all: bool) -> String {
     }
     for what in list("dropped").iter().filter(|_| all) {
         let part = |key: &str| what[key].as_str().unwrap_or_default();
-        text.push_str(&format!("\n{name}: left out: {}: {}\n", part("name"), part("why")));
+        text.push_str(&format!("\n{name}: not exposed: {}: {}\n", part("name"), part("why")));
     }
     text
 }

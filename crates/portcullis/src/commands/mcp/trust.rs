@@ -1,36 +1,36 @@
-//! `portcullis mcp trust`: a person looks at what a server offers, and lets that in.
+//! `portcullis mcp trust`: review of a server, and pinning of its definitions.
 
-use super::look::{look, needs_secrets};
-use super::{Desk, reached};
+use super::probe::{needs_secrets, probe};
+use super::{McpCommandContext, reached};
 use crate::cli::McpTrustArgs;
-use crate::config::McpServer;
-use crate::mcp::Makers;
-use crate::private::{Extent, shortened};
-use crate::{BadUsage, print, private};
+use crate::config::McpServerSettings;
+use crate::mcp::ServerFactory;
+use crate::secret_detection::{Extent, shortened};
+use crate::{BadUsage, print, secret_detection};
 use anyhow::Result;
 use portcullis_core::json::printable;
-use portcullis_store::pins::{Difference, Snapshot, differences};
+use portcullis_store::pins::{PinDifference, ServerSnapshot, differences};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::process::ExitCode;
 
-impl Desk {
+impl McpCommandContext {
     pub(super) fn trust(&self, args: &McpTrustArgs) -> Result<ExitCode> {
         let name = args.name.as_str();
         if args.revoke {
-            // Also for one that is not configured any more.
+            // Also for a server no longer configured.
             return self.revoke(name);
         }
         let server = self.server(name)?;
         let makers = self.makers(needs_secrets(server))?;
-        if makers.is_unseen(server) && !self.may_begin(server, args)? {
-            print::line("Nothing was started, and nothing was let in.");
+        if makers.is_unreviewed(server) && !self.may_begin(server, args)? {
+            print::line("Not started, not trusted.");
             return Ok(ExitCode::SUCCESS);
         }
-        let looked = look(server, &self.config, &makers)?;
+        let looked = probe(server, &self.config, &makers)?;
         let seen = looked.connected(name)?;
         let before = makers.pins.of(name);
-        let nothing = Snapshot::default();
+        let nothing = ServerSnapshot::default();
         let known = before.as_ref().map_or(&nothing, |trusted| &trusted.as_it_was);
         let different = differences(known, &seen);
         if !self.as_json {
@@ -38,27 +38,27 @@ impl Desk {
                 None => print::out(looked.text(name, &seen)),
                 Some(trusted) if different.is_empty() => {
                     print::line(format!(
-                        "Server `{name}` is as it was when it was trusted, {:.0}.",
+                        "Server `{name}`: no changes since it was trusted, {:.0}.",
                         trusted.since
                     ));
                 }
                 Some(_) => print::out(summary(name, &different) + &looked.left_out()),
             }
-            // Whoever is asked about a change sees all of it.
+            // A confirmation is preceded by the full diff.
             let is_asked = !args.yes && !print::nobody_to_ask();
             if args.diff || (is_asked && before.is_some()) {
                 for one in &different {
-                    let told = word_for_word(one);
-                    if is_configured(one) { print::configured(told) } else { print::out(told) }
+                    let text = unified_diff(one);
+                    if is_configured(one) { print::configured(text) } else { print::out(text) }
                 }
             } else if is_asked {
                 print::note(format!(
-                    "Descriptions are cut, and schemas are not shown. To read every word first: portcullis mcp trust {name} --diff"
+                    "Descriptions are truncated and schemas are hidden. To see everything: portcullis mcp trust {name} --diff"
                 ));
             }
         }
         let is_known = before.is_some() && different.is_empty();
-        let decided = is_known || self.decides(args)?;
+        let decided = is_known || self.decides(args, seen.tools.len(), before.is_some())?;
         if decided && !is_known {
             makers.activate_secrets(server)?;
             makers.pins.trust(name, (*seen).clone(), &by())?;
@@ -75,35 +75,32 @@ impl Desk {
                 "differences": different.iter().map(|one| shown(one, args.diff)).collect::<Vec<_>>(),
             }));
         } else if decided {
-            let on = if switched_on { ", and switched on" } else { "" };
-            print::line(format!(
-                "Server `{name}` is trusted as it is{on}. What changes waits until you look again."
-            ));
+            let on = if switched_on { " and enabled" } else { "" };
+            print::line(format!("Server `{name}` is trusted{on}. Later changes need review."));
         } else {
-            print::line("Nothing was let in.");
+            print::line("Not trusted.");
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Shows how a server is reached that came from elsewhere, and asks before that is done for the first time: others wrote
-    /// it, and to look at what it offers it has to run.
-    fn may_begin(&self, server: &McpServer, args: &McpTrustArgs) -> Result<bool> {
+    /// Shows the command of an imported server and asks before its first start: the review has to run it, and others wrote
+    /// it.
+    fn may_begin(&self, server: &McpServerSettings, args: &McpTrustArgs) -> Result<bool> {
         let (name, is_local) = (&server.name, server.place.is_none());
-        let begun = if is_local { "is started" } else { "is connected to" };
+        let begun = if is_local { "starts" } else { "connects to" };
         let whole = how_it_runs(server, Extent::Full);
         let shown = if args.full { whole.clone() } else { how_it_runs(server, Extent::Screen) };
-        let mut text = format!(
-            "Server `{name}` came from elsewhere, and nobody has looked at it yet. To be looked at it {begun}:{shown}"
-        );
+        let mut text =
+            format!("Server `{name}` was imported and not reviewed yet. The review {begun}:{shown}");
         if shown != whole {
             text.push_str(&format!(
-                "\nLong values are cut in the middle. To read every word first: portcullis mcp trust {name} --full"
+                "\nLong values are truncated. To see everything: portcullis mcp trust {name} --full"
             ));
         }
         print::configured_note(text);
         match (args.yes, self.as_json || print::nobody_to_ask(), args.diff) {
             (true, ..) | (false, true, true) => Ok(true),
-            (false, true, false) => Err(nobody_asked()),
+            (false, true, false) => Err(no_terminal()),
             (false, false, _) => {
                 let question = if is_local { "Start it?" } else { "Connect to it?" };
                 Ok(print::confirm(question)? == Some(true))
@@ -111,15 +108,19 @@ impl Desk {
         }
     }
 
-    /// Asks the person, unless they said so already or only wanted to look.
-    fn decides(&self, args: &McpTrustArgs) -> Result<bool> {
-        let nobody = self.as_json || print::nobody_to_ask();
-        match (args.yes, nobody, args.diff) {
+    /// Asks for confirmation, unless `--yes` or only `--diff` was given.
+    fn decides(&self, args: &McpTrustArgs, tools: usize, is_update: bool) -> Result<bool> {
+        let no_terminal_here = self.as_json || print::nobody_to_ask();
+        match (args.yes, no_terminal_here, args.diff) {
             (true, ..) => Ok(true),
             (false, true, true) => Ok(false),
-            (false, true, false) => Err(nobody_asked()),
+            (false, true, false) => Err(no_terminal()),
             (false, false, _) => {
-                let question = format!("Let all of this in, as it is now, for `{}`?", args.name);
+                let name = &args.name;
+                let question = match is_update {
+                    true => format!("Trust these changes to `{name}`?"),
+                    false => question(name, tools),
+                };
                 Ok(print::confirm(&question)? == Some(true))
             }
         }
@@ -133,58 +134,64 @@ impl Desk {
         if self.as_json {
             print::json(&json!({ "server": name, "trusted": false, "was_trusted": was_trusted }));
         } else if was_trusted {
-            print::line(format!("Server `{name}` is not trusted any more; nothing of it is let in."));
+            print::line(format!("Revoked trust in `{name}`: its tools are hidden from agents."));
         } else {
             print::line(format!("Server `{name}` was not trusted."));
         }
         if self.config.mcp.iter().any(|server| server.name == name && server.always_trusted) {
-            print::note(format!(
-                "The configuration trusts it in any case: `mcp.{name}.trust` is \"always\"."
-            ));
+            print::note(format!("The configuration still trusts it: `mcp.{name}.trust` is \"always\"."));
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Returns the command line or address, the folder, the variables and the headers.
-fn how_it_runs(server: &McpServer, extent: Extent) -> String {
+/// Returns command or URL, working directory, environment and headers.
+fn how_it_runs(server: &McpServerSettings, extent: Extent) -> String {
     let lines = std::iter::once(reached(server, extent)).chain(runs_with(server, extent));
     lines.map(|line| format!("\n  {line}")).collect()
 }
 
-/// Returns the folder, and every variable and header with its value: some are put in by the hub, and some make a program run
-/// another.
-pub(crate) fn runs_with(server: &McpServer, extent: Extent) -> Vec<String> {
+/// Returns the working directory, and every variable and header with its value: a variable can make a program run another
+/// one.
+pub(crate) fn runs_with(server: &McpServerSettings, extent: Extent) -> Vec<String> {
     let folder = server.cwd.iter().map(|cwd| format!("in {}", shortened(&cwd.display().to_string(), extent)));
     let headers = server.headers.iter().map(|(name, value)| (name.to_string(), value.clone()));
     let with: Vec<(String, String)> = server.env.iter().cloned().chain(headers).collect();
-    let shown = private::shown_pairs(&with).into_iter();
+    let shown = secret_detection::shown_pairs(&with).into_iter();
     let shown = shown
         .map(|(name, value)| format!("with {} = {}", shortened(&name, extent), shortened(&value, extent)));
     folder.chain(shown).collect()
 }
 
-fn nobody_asked() -> anyhow::Error {
-    BadUsage("nobody can be asked here; look with `--diff`, then say `--yes`".to_owned()).into()
+/// The confirmation before a server is trusted for the first time.
+pub(super) fn question(name: &str, tools: usize) -> String {
+    match tools {
+        1 => format!("Trust `{name}` and expose this tool?"),
+        _ => format!("Trust `{name}` and expose these {tools} tools?"),
+    }
 }
 
-/// Switches a server on that was only waiting to be looked at. Returns whether it was one.
-pub(crate) fn switch_on(makers: &Makers, name: &str) -> Result<bool> {
+fn no_terminal() -> anyhow::Error {
+    BadUsage("no terminal to ask for confirmation: review with `--diff`, then pass `--yes`".to_owned()).into()
+}
+
+/// Enables a server that was disabled only until its review. Returns whether it was.
+pub(crate) fn switch_on(makers: &ServerFactory, name: &str) -> Result<bool> {
     let toggle = makers.toggles.of(name);
-    // What a person has switched off stays off.
+    // A server disabled by a person stays disabled.
     if !toggle.unseen {
         return Ok(false);
     }
-    makers.toggles.seen(name)?;
+    makers.toggles.mark_reviewed(name)?;
     Ok(toggle.enabled == Some(false))
 }
 
-/// Who decides, for whoever reads it later.
+/// Returns who trusts, for the record.
 pub(super) fn by() -> String {
     std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "command line".to_owned())
 }
 
-pub(crate) fn change(one: &Difference) -> &'static str {
+pub(crate) fn change(one: &PinDifference) -> &'static str {
     match (&one.before, &one.after) {
         (None, _) => "new",
         (_, None) => "gone",
@@ -192,15 +199,15 @@ pub(crate) fn change(one: &Difference) -> &'static str {
     }
 }
 
-fn summary(name: &str, different: &[Difference]) -> String {
-    let mut rows = vec![["WHAT", "NAME", "HOW"].map(str::to_owned).to_vec()];
+fn summary(name: &str, different: &[PinDifference]) -> String {
+    let mut rows = vec![["KIND", "NAME", "CHANGE"].map(str::to_owned).to_vec()];
     for one in different {
         rows.push(vec![one.kind.to_owned(), printable(&one.name), change(one).to_owned()]);
     }
-    format!("Server `{name}` is not as it was when it was trusted:\n\n{}", print::table(&rows))
+    format!("Changes in `{name}` since it was trusted:\n\n{}", print::table(&rows))
 }
 
-/// Returns a definition over lines, so that a difference in it is a line.
+/// Returns a definition as indented JSON, so that a change is a line of the diff.
 fn pretty(text: &str) -> String {
     let lines = match serde_json::from_str::<Value>(text) {
         Ok(value @ (Value::Object(_) | Value::Array(_))) => format!("{value:#}"),
@@ -209,27 +216,27 @@ fn pretty(text: &str) -> String {
     format!("{lines}\n")
 }
 
-/// The kind of a difference in how a server is reached.
+/// The kind of a change in command or URL.
 const IDENTITY: &str = "identity";
-/// Said where both sides look the same.
-const HIDDEN_DIFFERS: &str = "different in what is hidden";
+/// Shown if both sides look alike.
+const HIDDEN_DIFFERS: &str = "changed in a redacted part";
 
-/// Returns both sides of a difference as they may be shown: how a server is reached may hold what is nobody's business.
-fn sides(one: &Difference) -> (Option<String>, Option<String>) {
+/// Returns both sides of a change, redacted: a command or URL may contain secrets.
+fn sides(one: &PinDifference) -> (Option<String>, Option<String>) {
     let args = |text: &str| {
         let args: Vec<String> = serde_json::from_str(text).unwrap_or_default();
-        json!(private::shown_args(&args)).to_string()
+        json!(secret_detection::shown_args(&args)).to_string()
     };
     let shown = |text: &Option<String>| match (one.kind, one.name.as_str(), text) {
         (IDENTITY, "args", Some(text)) => Some(args(text)),
-        (IDENTITY, "url", Some(text)) => Some(private::shown_url(text)),
+        (IDENTITY, "url", Some(text)) => Some(secret_detection::shown_url(text)),
         (_, _, text) => text.clone(),
     };
     (shown(&one.before), shown(&one.after))
 }
 
-/// The same over lines, so that a difference is a line.
-pub(crate) fn lines(one: &Difference) -> (Option<String>, Option<String>) {
+/// As [`sides`], as indented JSON.
+pub(crate) fn lines(one: &PinDifference) -> (Option<String>, Option<String>) {
     let (before, after) = sides(one);
     let is_hidden = before == after;
     let pretty = |side: Option<String>| side.map(|text| pretty(&text));
@@ -240,12 +247,12 @@ pub(crate) fn lines(one: &Difference) -> (Option<String>, Option<String>) {
     (before, after)
 }
 
-/// Returns whether a difference is in how the server is reached, and not in what it says.
-fn is_configured(one: &Difference) -> bool {
+/// Returns whether a change is in the command or URL, not in a definition.
+fn is_configured(one: &PinDifference) -> bool {
     one.kind == IDENTITY && ["command", "args", "url"].contains(&one.name.as_str())
 }
 
-fn word_for_word(one: &Difference) -> String {
+fn unified_diff(one: &PinDifference) -> String {
     let (before, after) = lines(one);
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
     let diff = TextDiff::from_lines(&before, &after);
@@ -253,7 +260,7 @@ fn word_for_word(one: &Difference) -> String {
     format!("\n{}", diff.unified_diff().context_radius(3).header(&place, &place))
 }
 
-fn shown(one: &Difference, whole: bool) -> Value {
+fn shown(one: &PinDifference, whole: bool) -> Value {
     let mut value = json!({ "kind": one.kind, "name": one.name, "change": change(one) });
     if whole {
         let (before, after) = sides(one);

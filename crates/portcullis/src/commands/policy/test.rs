@@ -1,27 +1,28 @@
-//! `portcullis policy test`: what is decided about a call, and why.
+//! `portcullis policy test`: explains the decision on a call.
 //!
-//! It asks the function that decides calls and lists, with the client and the tool as the hub would see them. No hub
-//! has to run, and nothing is called.
+//! Evaluates the same function that decides calls and lists, with the client and tool as the hub would see them. Needs
+//! no running hub, and calls nothing.
 
 use super::{effects, now, place, zone_name};
 use crate::cli::PolicyTestArgs;
 use crate::commands::tools::read_arguments;
-use crate::config::{Config, Loaded, moment};
-use crate::home::{Home, make_private};
+use crate::config::{Config, LoadedConfig, moment};
+use crate::database;
+use crate::home::Home;
 use crate::known_tools::KnownTools;
-use crate::mcp::{self, Makers};
-use crate::secrets::{self, Asking};
+use crate::mcp::{self, ServerFactory};
+use crate::secrets::{self, PassphrasePrompt};
 use crate::{BadUsage, compose, print};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use portcullis_core::json::printable;
 use portcullis_core::{
-    Arguments, Caller, Client, Clock, Decision, EffectSet, Labels, Listing, Origin, Pattern, Reach, Scope,
-    SystemClock, ToolDef,
+    Arguments, Caller, Client, Clock, Decision, EffectSet, Labels, Origin, Pattern, PolicySubject, Reach,
+    Scope, SystemClock, ToolDef,
 };
-use portcullis_guard::{Explanation, Part, Policy, Rule, check_arguments};
-use portcullis_store::clients::Directory;
+use portcullis_guard::{Explanation, Policy, PolicyRule, RuleCondition, check_arguments};
+use portcullis_store::clients::ClientDirectory;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,56 +30,63 @@ use std::time::SystemTime;
 
 const ASK: u8 = 3;
 const DENY: u8 = 4;
-/// How many names are offered for one that nobody knows.
+/// Suggestions for an unknown name.
 const NEAREST_MAX: usize = 3;
 
-/// Who calls, as far as the hub knows.
-enum Who {
-    /// At the other end of stdio.
+/// The client in question.
+enum TestedClient {
+    /// The stdio client.
     Local(Arc<Client>),
-    /// With a token that is good at the time in question.
+    /// Token valid at the given time.
     Known(Arc<Client>),
-    /// With a token that is not good any more then.
+    /// Token expired at the given time.
     Expired(Arc<Client>, Timestamp),
-    /// Nobody has the name.
+    /// No such client.
     Unknown,
 }
 
-impl Who {
+impl TestedClient {
     fn client(&self) -> Option<&Arc<Client>> {
         match self {
-            Who::Local(client) | Who::Known(client) | Who::Expired(client, _) => Some(client),
-            Who::Unknown => None,
+            TestedClient::Local(client) | TestedClient::Known(client) | TestedClient::Expired(client, _) => {
+                Some(client)
+            }
+            TestedClient::Unknown => None,
         }
     }
 
     fn is_let_in(&self) -> bool {
-        matches!(self, Who::Local(_) | Who::Known(_))
+        matches!(self, TestedClient::Local(_) | TestedClient::Known(_))
     }
 }
 
-/// All there is to say.
-struct Answer<'a> {
+/// The explanation.
+struct PolicyTestReport<'a> {
     name: &'a str,
-    who: Who,
+    who: TestedClient,
     tool_name: &'a str,
     tool: Option<Arc<ToolDef>>,
-    /// The server whose settings say all that is known of the tool.
+    /// The server whose settings determine the tool, if it is not pinned.
     assumed_of: Option<String>,
     nearest: Vec<String>,
     origin: Origin,
     now: Timestamp,
     zone: &'a TimeZone,
     policy: &'a Policy,
-    /// `None` if the rules are not asked.
+    /// `None` if the rules are not evaluated.
     explained: Option<Explanation<'a>>,
     decision: Decision,
-    /// `None` if no arguments were given, or nobody knows what they should be.
+    /// `None` if no arguments were given, or the schema is unknown.
     arguments: Option<Result<(), String>>,
-    loaded: &'a Loaded,
+    loaded: &'a LoadedConfig,
 }
 
-pub(super) fn run(home: &Home, loaded: &Loaded, args: PolicyTestArgs, as_json: bool) -> Result<ExitCode> {
+pub(super) fn run(
+    home: &Home,
+    loaded: &LoadedConfig,
+    args: PolicyTestArgs,
+    as_json: bool,
+) -> Result<ExitCode> {
     answered(home, loaded, &args, |answer| {
         if as_json {
             print::json(&answer.json());
@@ -93,16 +101,16 @@ pub(super) fn run(home: &Home, loaded: &Loaded, args: PolicyTestArgs, as_json: b
     })
 }
 
-/// Returns the answer as data.
-pub(crate) fn answer_json(home: &Home, loaded: &Loaded, args: &PolicyTestArgs) -> Result<Value> {
+/// Returns the explanation as JSON.
+pub(crate) fn answer_json(home: &Home, loaded: &LoadedConfig, args: &PolicyTestArgs) -> Result<Value> {
     answered(home, loaded, args, |answer| answer.json())
 }
 
 fn answered<T>(
     home: &Home,
-    loaded: &Loaded,
+    loaded: &LoadedConfig,
     args: &PolicyTestArgs,
-    tell: impl FnOnce(&Answer<'_>) -> T,
+    tell: impl FnOnce(&PolicyTestReport<'_>) -> T,
 ) -> Result<T> {
     let zone = &loaded.config.time.zone;
     let now = match &args.at {
@@ -118,7 +126,7 @@ fn answered<T>(
     let nearest = if tool.is_some() { Vec::new() } else { nearest(&args.tool, &tools) };
     let (tool, assumed_of) = match (tool, assumed(home, &loaded.config, &args.tool)?) {
         (Some(tool), _) => (Some(tool), None),
-        // Where names carry no prefix, a slip in another tool's name is likelier.
+        // Without a prefix, a typo in another tool's name is likelier.
         (None, Some((tool, prefix))) if !prefix.is_empty() || nearest.is_empty() => {
             let server = tool.server.clone();
             (Some(Arc::new(tool)), server)
@@ -130,7 +138,7 @@ fn answered<T>(
     let explained = match (who.client(), &tool) {
         (Some(client), Some(tool)) if who.is_let_in() => {
             let caller = Caller { client: client.clone(), origin: args.origin };
-            Some(policy.explain(&caller, &Listing::of_tool(tool), now))
+            Some(policy.explain(&caller, &PolicySubject::of_tool(tool), now))
         }
         _ => None,
     };
@@ -144,7 +152,7 @@ fn answered<T>(
         check_arguments(tool, &Arguments::of(&value)).map_err(|error| error.message.clone())
     });
     let (name, tool_name, origin) = (args.client.as_str(), args.tool.as_str(), args.origin);
-    let answer = Answer {
+    let answer = PolicyTestReport {
         name,
         who,
         tool_name,
@@ -163,7 +171,7 @@ fn answered<T>(
     Ok(tell(&answer))
 }
 
-/// Returns the tools of other servers, as a person has let them in.
+/// Returns the pinned tools of upstream servers.
 pub(in crate::commands) fn server_tools(home: &Home, config: &Config) -> Result<Vec<Arc<ToolDef>>> {
     if config.mcp.is_empty() {
         return Ok(Vec::new());
@@ -171,7 +179,7 @@ pub(in crate::commands) fn server_tools(home: &Home, config: &Config) -> Result<
     Ok(mcp::trusted_tools(config, &makers(home, config)?))
 }
 
-/// Returns a tool as the settings of a server make it whose tools are let in as they come, and that server's prefix.
+/// Returns a tool of an always trusted server, from its settings, and the server.
 fn assumed(home: &Home, config: &Config, name: &str) -> Result<Option<(ToolDef, String)>> {
     let Some(tool) = KnownTools::of(config)?.assumed(name) else { return Ok(None) };
     let makers = makers(home, config)?;
@@ -180,14 +188,15 @@ fn assumed(home: &Home, config: &Config, name: &str) -> Result<Option<(ToolDef, 
     Ok(server.map(|server| (tool, server.prefix.clone())))
 }
 
-fn makers(home: &Home, config: &Config) -> Result<Makers> {
+fn makers(home: &Home, config: &Config) -> Result<ServerFactory> {
     let clock = Arc::new(SystemClock);
-    let secrets = Arc::new(secrets::open(home, config, clock.clone(), Asking::Never)?);
-    Makers::open(&config.workspace.secure_dir(), secrets, clock)
+    let database = database::open_to_look(config)?;
+    let secrets = Arc::new(secrets::open(home, config, &database, clock.clone(), PassphrasePrompt::Never)?);
+    ServerFactory::open(&config.workspace.secure_dir(), &database, secrets, clock)
 }
 
-fn find_client(loaded: &Loaded, name: &str, now: Timestamp) -> Result<Who> {
-    /// The time in question, for whoever asks for the time.
+fn find_client(loaded: &LoadedConfig, name: &str, now: Timestamp) -> Result<TestedClient> {
+    /// A clock fixed to the given time.
     struct Then(Timestamp);
     impl Clock for Then {
         fn now(&self) -> SystemTime {
@@ -196,28 +205,26 @@ fn find_client(loaded: &Loaded, name: &str, now: Timestamp) -> Result<Who> {
     }
     let local = compose::local_client(&loaded.config);
     if local.name == name {
-        return Ok(Who::Local(local));
+        return Ok(TestedClient::Local(local));
     }
-    let secure = loaded.config.workspace.secure_dir();
-    make_private(&secure)?;
-    let directory = Directory::open(&secure, Arc::new(SystemClock)).context("the list of clients")?;
+    let directory = ClientDirectory::open(&database::open(&loaded.config)?, Arc::new(SystemClock));
     let Some(info) = directory.list()?.into_iter().find(|info| info.name == name) else {
-        return Ok(Who::Unknown);
+        return Ok(TestedClient::Unknown);
     };
     let deny = (!info.deny.is_empty()).then(|| Pattern::new(&info.deny)).transpose()?;
     let scope = Scope { allow: Pattern::new(&info.allow)?, deny, effects: info.effects, view: info.tools };
     let client = Arc::new(Client { name: info.name.clone(), scope, token: None });
     Ok(match info.expires.filter(|_| info.is_expired(&Then(now))) {
-        Some(expired) => Who::Expired(client, expired),
-        None => Who::Known(client),
+        Some(expired) => TestedClient::Expired(client, expired),
+        None => TestedClient::Known(client),
     })
 }
 
-/// Says which names a client may use.
+/// Describes the names in a client's scope.
 fn names(scope: &Scope) -> String {
     let allowed = scope.allow.globs().join(" ");
     match &scope.deny {
-        Some(deny) => format!("{allowed}, but not {}", deny.globs().join(" ")),
+        Some(deny) => format!("{allowed}, except {}", deny.globs().join(" ")),
         None => allowed,
     }
 }
@@ -230,31 +237,31 @@ fn nearest(name: &str, tools: &[Arc<ToolDef>]) -> Vec<String> {
     close.take(NEAREST_MAX).map(|(_, known)| known.clone()).collect()
 }
 
-impl Answer<'_> {
+impl PolicyTestReport<'_> {
     fn text(&self) -> String {
         let mut rows = vec![
             vec!["client".to_owned(), self.client_text()],
             vec!["tool".to_owned(), self.tool_text()],
-            vec!["call".to_owned(), format!("by way of {}, on {}", self.origin.as_str(), self.time())],
+            vec!["call".to_owned(), format!("origin {}, on {}", self.origin.as_str(), self.time())],
         ];
         if let Some(explained) = &self.explained {
             let scope = match explained.out_of_scope {
-                None => "covers it".to_owned(),
-                Some(part) => format!("does not cover it: {}", self.scope_why(part)),
+                None => "allows it".to_owned(),
+                Some(part) => format!("denies it: {}", self.scope_why(part)),
             };
             rows.push(vec!["scope".to_owned(), scope]);
             for (at, rule) in self.policy.rules.iter().enumerate() {
                 let met = match explained.considered.get(at) {
-                    None => "not looked at".to_owned(),
+                    None => "not evaluated".to_owned(),
                     Some((_, None)) => "MATCHES".to_owned(),
-                    Some((rule, Some(part))) => format!("no: {}", self.why(rule, *part)),
+                    Some((rule, Some(part))) => format!("no match: {}", self.why(rule, *part)),
                 };
                 let place = place(self.loaded, at).unwrap_or_default();
                 rows.push(vec![rule.name.clone(), format!("{met} [{}, {place}]", rule.decision.as_str())]);
             }
         }
         if let Some(fit) = &self.arguments {
-            let fit = fit.as_ref().map_or_else(Clone::clone, |()| "fit the tool's schema".to_owned());
+            let fit = fit.as_ref().map_or_else(Clone::clone, |()| "match the tool's schema".to_owned());
             rows.push(vec!["arguments".to_owned(), fit]);
         }
         rows.push(vec!["decision".to_owned(), self.decision_text()]);
@@ -271,8 +278,8 @@ impl Answer<'_> {
                 "name": self.name,
                 "known": client.is_some(),
                 "let_in": self.who.is_let_in(),
-                "local": matches!(self.who, Who::Local(_)),
-                "expired": match self.who { Who::Expired(_, at) => Some(at.to_string()), _ => None },
+                "local": matches!(self.who, TestedClient::Local(_)),
+                "expired": match self.who { TestedClient::Expired(_, at) => Some(at.to_string()), _ => None },
                 "allow": client.map(|client| client.scope.allow.globs()),
                 "deny": client.and_then(|client| client.scope.deny.as_ref()).map(Pattern::globs),
                 "effects": client.map(|client| effects(client.scope.effects)),
@@ -289,7 +296,7 @@ impl Answer<'_> {
             "origin": self.origin.as_str(),
             "at": self.now.to_string(),
             "timezone": zone_name(self.zone),
-            "out_of_scope": self.explained.as_ref().and_then(|explained| explained.out_of_scope).map(Part::as_str),
+            "out_of_scope": self.explained.as_ref().and_then(|explained| explained.out_of_scope).map(RuleCondition::as_str),
             "rules": rules,
             "arguments": self.arguments.as_ref().map(|fit| json!({ "fit": fit.is_ok(), "problem": fit.as_ref().err() })),
             "decision": self.decision.as_str(),
@@ -299,8 +306,8 @@ impl Answer<'_> {
         })
     }
 
-    /// `matched` is null for a rule that was not looked at.
-    fn rule_json(&self, at: usize, rule: &Rule) -> Value {
+    /// `matched` is null for a rule that was not evaluated.
+    fn rule_json(&self, at: usize, rule: &PolicyRule) -> Value {
         let met = self.explained.as_ref().and_then(|explained| explained.considered.get(at));
         let part = met.and_then(|(_, part)| *part);
         json!({
@@ -308,7 +315,7 @@ impl Answer<'_> {
             "place": place(self.loaded, at),
             "decision": rule.decision.as_str(),
             "matched": met.map(|(_, part)| part.is_none()),
-            "mismatch": part.map(Part::as_str),
+            "mismatch": part.map(RuleCondition::as_str),
             "why": part.map(|part| self.why(rule, part)),
         })
     }
@@ -319,11 +326,11 @@ impl Answer<'_> {
             format!("may {} {}", effects(client.scope.effects).join(", "), names(&client.scope))
         };
         match &self.who {
-            Who::Local(client) => format!("`{name}`, who calls on stdio; {}", may(client)),
-            Who::Known(client) => format!("`{name}`, known; {}", may(client)),
-            Who::Expired(client, at) => format!("`{name}`, expired on {at}; {}", may(client)),
-            Who::Unknown => {
-                format!("`{name}` is nobody's name; `portcullis clients list` shows who exists")
+            TestedClient::Local(client) => format!("`{name}`, the stdio client; {}", may(client)),
+            TestedClient::Known(client) => format!("`{name}`, known; {}", may(client)),
+            TestedClient::Expired(client, at) => format!("`{name}`, expired on {at}; {}", may(client)),
+            TestedClient::Unknown => {
+                format!("`{name}`: no such client; list them with `portcullis clients list`")
             }
         }
     }
@@ -335,15 +342,15 @@ impl Answer<'_> {
                 let labels: String = tool.labels.iter().map(|label| format!(", {label}")).collect();
                 let (effect, reach) = (tool.effect, tool.reach.as_str());
                 match &self.assumed_of {
-                    None => format!("`{name}`: {effect}, {reach}{labels}; whatever its arguments are"),
+                    None => format!("`{name}`: {effect}, {reach}{labels}; its schema is unknown"),
                     Some(server) => format!(
-                        "`{name}`: {effect}, {reach}{labels}, by the settings of server `{server}`; only a running hub knows whether it has this one, because it is trusted whatever it offers"
+                        "`{name}`: {effect}, {reach}{labels}, from the settings of server `{server}`; it is always trusted, so only a running hub knows whether the tool exists"
                     ),
                 }
             }
-            (None, []) => format!("`{name}`: nobody registered it; `portcullis tools` shows what exists"),
+            (None, []) => format!("`{name}`: no such tool; list them with `portcullis tools`"),
             (None, nearest) => {
-                format!("`{name}`: nobody registered it; did you mean {}?", nearest.join(" or "))
+                format!("`{name}`: no such tool; did you mean {}?", nearest.join(" or "))
             }
         }
     }
@@ -353,10 +360,10 @@ impl Answer<'_> {
         format!("{} ({})", zoned.strftime("%a %Y-%m-%d %H:%M:%S %:z"), zone_name(self.zone))
     }
 
-    fn scope_why(&self, part: Part) -> String {
+    fn scope_why(&self, part: RuleCondition) -> String {
         let scope = self.who.client().map(|client| &client.scope);
         match part {
-            Part::Effects => {
+            RuleCondition::Effects => {
                 format!(
                     "the client may only {}",
                     effects(scope.map_or(EffectSet::NONE, |scope| scope.effects)).join(", ")
@@ -366,19 +373,19 @@ impl Answer<'_> {
         }
     }
 
-    fn why(&self, rule: &Rule, part: Part) -> String {
+    fn why(&self, rule: &PolicyRule, part: RuleCondition) -> String {
         let wanted = match part {
-            Part::Tools => rule.tools.globs().join(" "),
-            Part::Clients => rule.clients.globs().join(" "),
-            Part::Origins => {
+            RuleCondition::Tools => rule.tools.globs().join(" "),
+            RuleCondition::Clients => rule.clients.globs().join(" "),
+            RuleCondition::Origins => {
                 rule.origins.iter().flatten().map(|origin| origin.as_str()).collect::<Vec<_>>().join(", ")
             }
-            Part::Effects => rule.effects.map(effects).unwrap_or_default().join(", "),
-            Part::Reach => rule.reach.map(Reach::as_str).unwrap_or_default().to_owned(),
-            Part::Labels => rule.labels.map(Labels::names).unwrap_or_default().join(", "),
-            Part::Until => rule.when.until.map(|until| until.to_string()).unwrap_or_default(),
-            Part::Hours => rule.when.hours.map(|hours| hours.to_string()).unwrap_or_default(),
-            Part::Days => rule.when.days.map(|days| days.to_string()).unwrap_or_default(),
+            RuleCondition::Effects => rule.effects.map(effects).unwrap_or_default().join(", "),
+            RuleCondition::Reach => rule.reach.map(Reach::as_str).unwrap_or_default().to_owned(),
+            RuleCondition::Labels => rule.labels.map(Labels::names).unwrap_or_default().join(", "),
+            RuleCondition::Until => rule.when.until.map(|until| until.to_string()).unwrap_or_default(),
+            RuleCondition::Hours => rule.when.hours.map(|hours| hours.to_string()).unwrap_or_default(),
+            RuleCondition::Days => rule.when.days.map(|days| days.to_string()).unwrap_or_default(),
         };
         format!("`{}` is {wanted}", part.as_str())
     }
@@ -398,14 +405,12 @@ impl Answer<'_> {
 
     fn next(&self) -> &'static str {
         match (&self.decision, &self.arguments) {
-            (Decision::Deny { .. }, _) if !self.who.is_let_in() => {
-                "its requests are refused at the door, with 401"
-            }
+            (Decision::Deny { .. }, _) if !self.who.is_let_in() => "its requests are refused with 401",
             (Decision::Deny { .. }, _) => {
-                "the call is answered like one of an unknown tool, and no list shows it"
+                "the tool is hidden from the client, and a call gets `Unknown tool`"
             }
-            (_, Some(Err(_))) => "the call is refused for its arguments, before anyone is asked",
-            (Decision::Ask { .. }, _) => "a person is asked, and the call runs if they agree",
+            (_, Some(Err(_))) => "the call is refused for its arguments, before approval",
+            (Decision::Ask { .. }, _) => "the call needs approval by a person",
             (Decision::Allow { .. }, _) => "the call runs",
         }
     }

@@ -1,10 +1,12 @@
-//! Scripts in words for a terminal, and as JSON.
+//! Output of scripts, as text and JSON.
 //!
-//! What a stranger wrote is shown with everything visible: nothing in it can move the cursor or hide.
+//! Untrusted text is printed with control and invisible characters escaped.
 
 use crate::print;
 use portcullis_core::json::visible_lines;
-use portcullis_store::scripts::{Capabilities, Decision, Header, Listed, Looked, Run};
+use portcullis_store::scripts::{
+    ScriptDecision, ScriptHeader, ScriptPermissions, ScriptReview, ScriptRunRecord, ScriptSummary,
+};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
@@ -15,8 +17,8 @@ pub(super) fn short(sha256: &str) -> &str {
     &sha256[..sha256.len().min(HASH_CHARS)]
 }
 
-pub(super) fn table(list: &[Listed]) -> String {
-    let heading = ["NAME", "STATE", "HASH", "MAY USE", "WHAT IT DOES"];
+pub(super) fn table(list: &[ScriptSummary]) -> String {
+    let heading = ["NAME", "STATE", "HASH", "PERMISSIONS", "DESCRIPTION"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for listed in list {
         let mut state = listed.state.as_str().to_owned();
@@ -30,39 +32,40 @@ pub(super) fn table(list: &[Listed]) -> String {
             None => listed.header.description.chars().take(DESCRIPTION_CHARS_MAX).collect(),
         };
         let used = listed.granted.as_ref().unwrap_or(&listed.header.wants);
-        let used = format!("{}{}", if listed.granted.is_none() { "wants " } else { "" }, in_one_line(used));
+        let used =
+            format!("{}{}", if listed.granted.is_none() { "requests " } else { "" }, in_one_line(used));
         rows.push(vec![listed.name.to_string(), state, short(&listed.sha256).to_owned(), used, what]);
     }
     print::table(&rows)
 }
 
-fn in_one_line(used: &Capabilities) -> String {
+fn in_one_line(used: &ScriptPermissions) -> String {
     let all: Vec<&str> =
         used.secrets.iter().chain(&used.hosts).chain(&used.tools).map(String::as_str).collect();
-    if all.is_empty() { "nothing".to_owned() } else { all.join(" ") }
+    if all.is_empty() { "none".to_owned() } else { all.join(" ") }
 }
 
-pub(super) fn capabilities(used: &Capabilities) -> String {
+pub(super) fn capabilities(used: &ScriptPermissions) -> String {
     let names = |names: &std::collections::BTreeSet<String>| match names.is_empty() {
         true => "none".to_owned(),
         false => names.iter().cloned().collect::<Vec<_>>().join(", "),
     };
-    let time = used.timeout_ms.map_or_else(|| "as any other".to_owned(), |ms| format!("{ms} ms"));
+    let time = used.timeout_ms.map_or_else(|| "default".to_owned(), |ms| format!("{ms} ms"));
     format!(
-        "secrets    {}\nhosts      {}\ntools      {}\ntime       {time}",
+        "secrets    {}\nhosts      {}\ntools      {}\ntimeout    {time}",
         names(&used.secrets),
         names(&used.hosts),
         names(&used.tools)
     )
 }
 
-pub(super) fn before(decision: &Decision) -> String {
+pub(super) fn before(decision: &ScriptDecision) -> String {
     let what = if decision.approved { "approved" } else { "rejected" };
-    format!("Until now: version {} {what} by {}, {:.0}.", short(&decision.sha256), decision.by, decision.at)
+    format!("Previously: version {} {what} by {}, {:.0}.", short(&decision.sha256), decision.by, decision.at)
 }
 
-/// The version that a person has before them: what is proposed, if anything is.
-pub(super) fn reviewed_hash(looked: &Looked) -> String {
+/// The version under review: the proposal, if there is one.
+pub(super) fn reviewed_hash(looked: &ScriptReview) -> String {
     looked
         .listed
         .proposal
@@ -70,30 +73,30 @@ pub(super) fn reviewed_hash(looked: &Looked) -> String {
         .map_or_else(|| looked.listed.sha256.clone(), |proposal| proposal.sha256.clone())
 }
 
-/// Returns the text of the version with that hash, among those that can be decided about.
-pub(super) fn version_of<'a>(looked: &'a Looked, hash: &str) -> Option<&'a str> {
+/// Returns the source of the version with that hash, among those open for a decision.
+pub(super) fn version_of<'a>(looked: &'a ScriptReview, hash: &str) -> Option<&'a str> {
     match (&looked.listed.proposal, &looked.proposed) {
         (Some(proposal), Some(proposed)) if proposal.sha256.starts_with(hash) => Some(proposed),
         _ => None,
     }
 }
 
-pub(super) fn told(looked: &Looked) -> String {
+pub(super) fn details(looked: &ScriptReview) -> String {
     let listed = &looked.listed;
     let header = &listed.header;
     let mut text = format!("{}  {}\nhash       {}\n", listed.name, listed.state.as_str(), listed.sha256);
     for (what, said) in
-        [("says", &header.description), ("author", &header.author), ("version", &header.version)]
+        [("about", &header.description), ("author", &header.author), ("version", &header.version)]
     {
         if !said.is_empty() {
             text.push_str(&format!("{what:<10} {}\n", visible_lines(said)));
         }
     }
     text.push_str(&match &listed.granted {
-        Some(granted) => format!("\nIt may use:\n{}\n", capabilities(granted)),
-        None => format!("\nIt wants to use:\n{}\n", capabilities(&header.wants)),
+        Some(granted) => format!("\nGranted:\n{}\n", capabilities(granted)),
+        None => format!("\nRequested:\n{}\n", capabilities(&header.wants)),
     });
-    header.problems.iter().for_each(|problem| text.push_str(&format!("but: {problem}\n")));
+    header.problems.iter().for_each(|problem| text.push_str(&format!("warning: {problem}\n")));
     if let Some(decision) = &listed.decision {
         text.push_str(&format!("\n{}\n", decided(decision)));
     }
@@ -106,7 +109,7 @@ pub(super) fn told(looked: &Looked) -> String {
         text.push_str(&difference(looked));
     } else if let Some((decision, _)) = &looked.approved {
         text.push_str(&format!(
-            "\nDifferent from version {}:\n{}",
+            "\nChanges since version {}:\n{}",
             short(&decision.sha256),
             difference(looked)
         ));
@@ -114,13 +117,13 @@ pub(super) fn told(looked: &Looked) -> String {
     text
 }
 
-fn decided(decision: &Decision) -> String {
+fn decided(decision: &ScriptDecision) -> String {
     let what = if decision.approved { "approved" } else { "rejected" };
     let reason = decision
         .reason
         .as_ref()
-        .map_or_else(String::new, |reason| format!(", because: {}", visible_lines(reason)));
-    let until = decision.expires.map_or_else(String::new, |expires| format!(", until {expires:.0}"));
+        .map_or_else(String::new, |reason| format!(", reason: {}", visible_lines(reason)));
+    let until = decision.expires.map_or_else(String::new, |expires| format!(", expires {expires:.0}"));
     format!(
         "{what:<10} {:.0} by {}, version {}{until}{reason}",
         decision.at,
@@ -129,8 +132,8 @@ fn decided(decision: &Decision) -> String {
     )
 }
 
-/// What is different: of the capabilities first, then of the text.
-pub(super) fn difference(looked: &Looked) -> String {
+/// The diff: grants first, then the source.
+pub(super) fn difference(looked: &ScriptReview) -> String {
     let (old_name, old, old_used, new) = match (&looked.proposed, &looked.approved) {
         (Some(proposed), _) if looked.listed.exists => {
             let used = looked.listed.granted.clone().unwrap_or_else(|| looked.listed.header.wants.clone());
@@ -139,10 +142,10 @@ pub(super) fn difference(looked: &Looked) -> String {
         (_, Some((decision, approved))) => {
             ("approved", approved.as_str(), decision.granted.clone(), looked.source.as_str())
         }
-        _ => return "There is nothing to compare it with.\n".to_owned(),
+        _ => return "No earlier version to compare with.\n".to_owned(),
     };
     let mut text = String::new();
-    for line in old_used.differences(&Header::of(new).wants) {
+    for line in old_used.differences(&ScriptHeader::of(new).wants) {
         text.push_str(&format!("{line}\n"));
     }
     let (old, new) = (visible_lines(old), visible_lines(new));
@@ -151,13 +154,13 @@ pub(super) fn difference(looked: &Looked) -> String {
     text
 }
 
-pub(super) fn history(decisions: &[Decision], runs: &[Run]) -> String {
-    let mut text = String::from("Decisions, the newest first:\n");
+pub(super) fn history(decisions: &[ScriptDecision], runs: &[ScriptRunRecord]) -> String {
+    let mut text = String::from("Decisions, latest first:\n");
     decisions.iter().for_each(|decision| text.push_str(&format!("  {}\n", decided(decision))));
     if decisions.is_empty() {
         text.push_str("  none\n");
     }
-    text.push_str("\nRuns, the newest first:\n");
+    text.push_str("\nRuns, latest first:\n");
     for run in runs {
         text.push_str(&format!(
             "  {:.0}  {}  {:>6} ms  {:<12}  {}\n",
@@ -174,11 +177,11 @@ pub(super) fn history(decisions: &[Decision], runs: &[Run]) -> String {
     text
 }
 
-fn capabilities_json(used: &Capabilities) -> Value {
+fn capabilities_json(used: &ScriptPermissions) -> Value {
     json!({ "secrets": used.secrets, "hosts": used.hosts, "tools": used.tools, "timeout_ms": used.timeout_ms })
 }
 
-pub(super) fn decision_json(decision: &Decision) -> Value {
+pub(super) fn decision_json(decision: &ScriptDecision) -> Value {
     json!({
         "sha256": decision.sha256,
         "approved": decision.approved,
@@ -190,7 +193,7 @@ pub(super) fn decision_json(decision: &Decision) -> Value {
     })
 }
 
-pub(super) fn listed_json(listed: &Listed) -> Value {
+pub(super) fn listed_json(listed: &ScriptSummary) -> Value {
     json!({
         "name": listed.name.as_str(),
         "state": listed.state.as_str(),
@@ -212,7 +215,7 @@ pub(super) fn listed_json(listed: &Listed) -> Value {
     })
 }
 
-pub(super) fn looked_json(looked: &Looked) -> Value {
+pub(super) fn looked_json(looked: &ScriptReview) -> Value {
     let mut value = listed_json(&looked.listed);
     value["source"] = json!(looked.source);
     value["proposed_source"] = json!(looked.proposed);

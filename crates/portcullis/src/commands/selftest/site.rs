@@ -1,8 +1,9 @@
-//! What examples name, on this machine: a selftest needs no network.
+//! Local stand-ins for the web page and GitHub of the examples: the selftest needs no network.
 
 use crate::config::Config;
-use crate::home::{Home, make_private};
-use crate::secrets::{self, Asking};
+use crate::database;
+use crate::home::Home;
+use crate::secrets::{self, PassphrasePrompt};
 use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
 use serde_json::{Value, json};
@@ -21,27 +22,27 @@ const TOKEN: &str = "a token for the selftest";
 /// Requests of the selftest are small.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// A page and a small GitHub.
-pub(super) struct Site {
+/// A web page and a minimal GitHub API.
+pub(super) struct SelftestSite {
     address: SocketAddr,
 }
 
-impl Site {
-    /// Answers until the process ends.
-    pub(super) fn open() -> Result<Site> {
+impl SelftestSite {
+    /// Serves until the process exits.
+    pub(super) fn open() -> Result<SelftestSite> {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port for the selftest's page")?;
         let address = listener.local_addr()?;
         std::thread::spawn(move || {
             for mut visitor in listener.incoming().flatten() {
-                // Who went away does not matter.
+                // A closed connection does not matter.
                 let _ = request(&mut visitor).and_then(|request| visitor.write_all(&answer(&request)));
             }
         });
-        Ok(Site { address })
+        Ok(SelftestSite { address })
     }
 
-    /// Returns a configuration in which every family works here, without asking and as fast as it goes.
+    /// Returns a configuration with all tool families enabled, no approvals, no rate limits.
     pub(super) fn config(&self, key: &Path) -> String {
         let address = self.address;
         let key = toml::Value::String(key.display().to_string());
@@ -59,16 +60,21 @@ impl Site {
         )
     }
 
-    /// Puts a token for the small GitHub where the tool looks for it.
+    /// Stores a token for the minimal GitHub API.
     pub(super) fn keep_token(&self, home: &Home, config: &Config) -> Result<()> {
-        make_private(&config.workspace.secure_dir())?;
-        let store = secrets::open(home, config, Arc::new(SystemClock), Asking::Never)?;
+        let store = secrets::open(
+            home,
+            config,
+            &database::open(config)?,
+            Arc::new(SystemClock),
+            PassphrasePrompt::Never,
+        )?;
         let grant = self.address.ip().to_string().parse()?;
         store.set("GITHUB_TOKEN", &Secret::new(TOKEN.to_owned().into()), Some(vec![grant]))?;
         Ok(())
     }
 
-    /// Returns the arguments of an example with the page here in place of that on the web.
+    /// Returns an example's arguments with the local page instead of the public one.
     pub(super) fn instead_of_the_web(&self, arguments: &Value) -> Value {
         let mut arguments = arguments.clone();
         for value in arguments.as_object_mut().into_iter().flat_map(|object| object.values_mut()) {

@@ -1,51 +1,55 @@
-//! What holds where nothing is written.
+//! Default values.
 
 use super::*;
 
-impl Default for Admin {
+impl Default for WrittenAdmin {
     fn default() -> Self {
-        Admin { enabled: true, allow_remote: false }
+        WrittenAdmin { enabled: true, allow_remote: false }
     }
 }
 
-impl Default for Http {
+impl Default for WrittenHttp {
     fn default() -> Self {
-        Http { listen: "127.0.0.1:3000".to_owned(), allowed_hosts: Vec::new(), allowed_origins: Vec::new() }
+        WrittenHttp {
+            listen: "127.0.0.1:3000".to_owned(),
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+        }
     }
 }
 
-impl Default for RateLimit {
+impl Default for WrittenRateLimit {
     fn default() -> Self {
-        RateLimit { requests_per_second: 10, burst: 20 }
+        WrittenRateLimit { requests_per_second: 10, burst: 20 }
     }
 }
 
-impl Default for Logging {
+impl Default for WrittenLogging {
     fn default() -> Self {
-        Logging { level: LevelName::Info, format: FormatName::Text }
+        WrittenLogging { level: LevelName::Info, format: FormatName::Text }
     }
 }
 
-impl Default for Workspace {
+impl Default for WrittenWorkspace {
     fn default() -> Self {
-        Workspace { path: "workspace".to_owned(), enabled: true }
+        WrittenWorkspace { path: "workspace".to_owned(), enabled: true }
     }
 }
 
-impl Default for Memory {
+impl Default for WrittenMemory {
     fn default() -> Self {
-        Memory { enabled: true }
+        WrittenMemory { enabled: true }
     }
 }
 
-impl Default for Vault {
+impl Default for WrittenVault {
     fn default() -> Self {
-        Vault {
+        WrittenVault {
             path: "vault".to_owned(),
             git_repo: String::new(),
             auto_sync: false,
             git_token: String::new(),
-            // What most servers ignore, because the token says it all.
+            // Most servers ignore it, because the token is enough.
             git_user: "git".to_owned(),
             git_author: "Portcullis <portcullis@localhost>".to_owned(),
             pull_after_secs: 60,
@@ -54,21 +58,26 @@ impl Default for Vault {
     }
 }
 
-impl Default for Prompts {
+impl Default for WrittenPrompts {
     fn default() -> Self {
-        Prompts { path: "prompts".to_owned() }
+        WrittenPrompts { path: "prompts".to_owned() }
     }
 }
 
-impl Default for Egress {
+impl Default for WrittenEgress {
     fn default() -> Self {
-        Egress { allow: Vec::new(), per_host_per_minute: 60, per_host_burst: 20, ca_file: String::new() }
+        WrittenEgress {
+            allow: Vec::new(),
+            per_host_per_minute: 60,
+            per_host_burst: 20,
+            ca_file: String::new(),
+        }
     }
 }
 
-impl Default for Github {
+impl Default for WrittenGithub {
     fn default() -> Self {
-        Github {
+        WrittenGithub {
             token: "secret:GITHUB_TOKEN".to_owned(),
             base_url: "https://api.github.com".to_owned(),
             repositories: Vec::new(),
@@ -76,9 +85,9 @@ impl Default for Github {
     }
 }
 
-impl Default for Scripts {
+impl Default for WrittenScripts {
     fn default() -> Self {
-        Scripts {
+        WrittenScripts {
             enabled: true,
             path: "scripts".to_owned(),
             timeout_ms: 2_000,
@@ -86,15 +95,15 @@ impl Default for Scripts {
             sandbox: SandboxName::Required,
             // One runs while the next is ready.
             warm: 2,
-            exec: Grants::default(),
+            exec: WrittenGrants::default(),
             allow: Vec::new(),
         }
     }
 }
 
-impl Default for Stdio {
+impl Default for WrittenStdio {
     fn default() -> Self {
-        Stdio {
+        WrittenStdio {
             client: "local".to_owned(),
             allow: anything(),
             deny: Vec::new(),
@@ -104,15 +113,15 @@ impl Default for Stdio {
     }
 }
 
-impl Default for Redaction {
+impl Default for WrittenRedaction {
     fn default() -> Self {
-        Redaction { token_shapes: true }
+        WrittenRedaction { token_shapes: true }
     }
 }
 
-impl Default for Limits {
+impl Default for WrittenLimits {
     fn default() -> Self {
-        Limits {
+        WrittenLimits {
             // Four times the largest argument that a tool takes, with room for its envelope.
             line_bytes_max: 4 * 1024 * 1024,
             body_bytes_max: 4 * 1024 * 1024,
@@ -123,7 +132,7 @@ impl Default for Limits {
             headers_secs: 10,
             body_secs: 12,
             write_secs: 30,
-            // Longer than the 60 s after which most proxies let go of an idle connection themselves.
+            // Longer than the 60 s idle timeout of most proxies.
             keep_alive_secs: 75,
             token_failures_max: 10,
             token_lockout_secs: 15 * 60,
@@ -139,9 +148,9 @@ impl Default for Limits {
     }
 }
 
-impl Default for Approvals {
+impl Default for WrittenApprovals {
     fn default() -> Self {
-        Approvals {
+        WrittenApprovals {
             // Common clients give up on a call after a minute.
             wait_secs: 50,
             pending_secs: 24 * 60 * 60,
@@ -150,15 +159,15 @@ impl Default for Approvals {
     }
 }
 
-impl Default for Time {
+impl Default for WrittenTime {
     fn default() -> Self {
-        Time { timezone: "system".to_owned() }
+        WrittenTime { timezone: "system".to_owned() }
     }
 }
 
-impl Default for McpServer {
+impl Default for WrittenMcpServer {
     fn default() -> Self {
-        McpServer {
+        WrittenMcpServer {
             command: None,
             args: Vec::new(),
             cwd: None,
@@ -169,7 +178,7 @@ impl Default for McpServer {
             enabled: true,
             timeout_ms: 30_000,
             prefix: None,
-            tools: McpTools::default(),
+            tools: WrittenToolFilter::default(),
             rename: BTreeMap::new(),
             effect: None,
             effects: BTreeMap::new(),
@@ -178,7 +187,7 @@ impl Default for McpServer {
             start: StartName::Now,
             idle_stop: None,
             per_client: false,
-            // A process each; one machine has as many people and agents.
+            // One process each; enough for the clients of one machine.
             clients_max: 32,
             relist_secs: 5 * 60,
             decision: DecisionName::Allow,
@@ -186,8 +195,8 @@ impl Default for McpServer {
     }
 }
 
-impl Default for McpTools {
+impl Default for WrittenToolFilter {
     fn default() -> Self {
-        McpTools { allow: anything(), deny: Vec::new() }
+        WrittenToolFilter { allow: anything(), deny: Vec::new() }
     }
 }

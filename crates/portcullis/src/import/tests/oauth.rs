@@ -13,21 +13,21 @@ fn a_client_is_taken_over_by_all_its_names() {
     [mcp.code]
     url = "https://code.example.com/mcp"
     oauth = { "client_id" = "mine", "scope" = "read write", "callback_port" = 3118 }
-      note: `other` of its settings for OAuth is not taken over
-      note: it wants a login before it can be looked at: `portcullis mcp auth code`
+      note: `other` of its OAuth settings is not imported
+      note: it needs a login before the review: `portcullis mcp auth code`
     [mcp.cursor]
     url = "https://cursor.example.com/mcp"
     oauth = { "client_id" = "mine", "client_secret" = "secret:CURSOR_CLIENT_SECRET", "scope" = "read write" }
       oauth.client_secret = hunter2hunter2 -> CURSOR_CLIENT_SECRET for cursor.example.com:client_secret
-      note: its client secret is granted for cursor.example.com. If its tokens are made elsewhere, `portcullis mcp auth cursor` says what to do
-      note: it wants a login before it can be looked at: `portcullis mcp auth cursor`
+      note: its client secret is granted for cursor.example.com. If its token endpoint is elsewhere, `portcullis mcp auth cursor` shows the grant to add
+      note: it needs a login before the review: `portcullis mcp auth cursor`
     [mcp.two]
     url = "https://two.example.com/mcp"
     oauth = { "client_id" = "mine", "client_secret" = "secret:TWO_CLIENT_SECRET", "callback_port" = 3119 }
       oauth.client_secret = asked for -> TWO_CLIENT_SECRET for two.example.com:client_secret
-      note: its client secret is granted for two.example.com. If its tokens are made elsewhere, `portcullis mcp auth two` says what to do
-      note: it wants a login before it can be looked at: `portcullis mcp auth two`
-      note: the value of `oauth.client_secret` is not in the file; set all of it: portcullis secrets set TWO_CLIENT_SECRET --grant 'two.example.com:client_secret'
+      note: its client secret is granted for two.example.com. If its token endpoint is elsewhere, `portcullis mcp auth two` shows the grant to add
+      note: it needs a login before the review: `portcullis mcp auth two`
+      note: the value of `oauth.client_secret` is not in the file; to set the whole value: portcullis secrets set TWO_CLIENT_SECRET --grant 'two.example.com:client_secret'
     "#);
 }
 
@@ -41,22 +41,22 @@ fn what_cannot_be_put_into_a_login_is_told_instead_of_written() {
     [mcp.open]
     url = "https://open.example.com/mcp"
     oauth = { "scope" = "tools:read" }
-      note: the `client_id` of its login cannot be taken over as it is written there; write it into `mcp.open`: `oauth = { client_id = … }`, with whatever else is there
-      note: its client secret is not taken over, because it is of no use without `client_id`. To keep it: portcullis secrets set NAME --grant 'open.example.com:client_secret', then in `mcp.open`: `oauth = { client_id = "…", client_secret = "secret:NAME" }`
-      note: it wants a login before it can be looked at: `portcullis mcp auth open`
+      note: the `client_id` of its login cannot be imported as written; add it to `mcp.open`: `oauth = { client_id = … }`, with the other settings there
+      note: its client secret is not imported, because it needs a `client_id`. To add it: portcullis secrets set NAME --grant 'open.example.com:client_secret', then in `mcp.open`: `oauth = { client_id = "…", client_secret = "secret:NAME" }`
+      note: it needs a login before the review: `portcullis mcp auth open`
     [mcp.cursor]
     url = "https://cursor.example.com/mcp"
     oauth = true
-      note: the `client_id` of its login cannot be taken over as it is written there; write it into `mcp.cursor`: `oauth = { client_id = … }`, with whatever else is there
-      note: the `scope` of its login cannot be taken over as it is written there; write it into `mcp.cursor`: `oauth = { scope = … }`, with whatever else is there
-      note: it wants a login before it can be looked at: `portcullis mcp auth cursor`
+      note: the `client_id` of its login cannot be imported as written; add it to `mcp.cursor`: `oauth = { client_id = … }`, with the other settings there
+      note: the `scope` of its login cannot be imported as written; add it to `mcp.cursor`: `oauth = { scope = … }`, with the other settings there
+      note: it needs a login before the review: `portcullis mcp auth cursor`
     [mcp.set]
     url = "https://set.example.com/mcp"
     oauth = { "client_id" = "mine" }
-      note: `UNSET` is not set now; its default there is written down
-      note: its client secret is too short for a secret; it is not taken over
-      note: the `callback_port` of its login cannot be taken over as it is written there; write it into `mcp.set`: `oauth = { callback_port = … }`, with whatever else is there
-      note: it wants a login before it can be looked at: `portcullis mcp auth set`
+      note: `UNSET` is not set now; its default was imported
+      note: its client secret is too short and is not imported
+      note: the `callback_port` of its login cannot be imported as written; add it to `mcp.set`: `oauth = { callback_port = … }`, with the other settings there
+      note: it needs a login before the review: `portcullis mcp auth set`
     "#);
 }
 
@@ -64,9 +64,9 @@ fn what_cannot_be_put_into_a_login_is_told_instead_of_written() {
 fn the_configuration_takes_a_login_also_under_another_name_of_its_secret() {
     let text = r#"{ "mcpServers": { "a": { "url": "https://a.example.com/mcp", "oauth": {
         "clientId": "mine", "clientSecret": "hunter2hunter2", "scopes": ["b", "c"], "callbackPort": 3118 } } } }"#;
-    let around = Around { user_home: None, project: None, is_set: &|_| false };
+    let around = ImportEnvironment { user_home: None, project: None, is_set: &|_| false };
     let mut found = of_text(Path::new("/x.json"), text, &around).unwrap();
-    let Imported { server, secrets, .. } = &mut found.servers[0];
+    let ImportedServer { server, secrets, .. } = &mut found.servers[0];
     secrets[0].rename(server, "OTHER".to_owned());
     assert!(server.written().contains("\"client_secret\" = \"secret:OTHER\""), "{}", server.written());
     let home = tempfile::tempdir().unwrap();

@@ -17,25 +17,25 @@ fn what_is_around_a_program_is_taken_away() {
     [mcp.win]
     command = "npx"
     args = ["-y", "foo"]
-      note: `cmd /c` before its command is for Windows, and is left out
+      note: `cmd /c` before its command is for Windows and was removed
     [mcp.one]
     command = "npx"
     args = ["-y", "foo"]
-      note: its command is one text there; it is taken apart at its blanks
+      note: its command is one string there; it was split at spaces
     [mcp.both]
     command = "npx"
     args = ["foo"]
-      note: its command is one text there; it is taken apart at its blanks
-      note: `cmd /c` before its command is for Windows, and is left out
+      note: its command is one string there; it was split at spaces
+      note: `cmd /c` before its command is for Windows and was removed
     [mcp.inner]
     command = "npx"
     args = ["foo"]
-      note: `cmd /c` before its command is for Windows, and is left out
-      note: its command is one text there; it is taken apart at its blanks
+      note: `cmd /c` before its command is for Windows and was removed
+      note: its command is one string there; it was split at spaces
     [mcp.home]
     command = "run"
     args = ["/home/me/a", "/home/me/b", "--dir=/home/me"]
-    quoted is left out: its command is one text with quotes in it, and no file has that name; add it by hand: portcullis mcp add
+    quoted is left out: its command is one string with quotes, and no file has that name; add it yourself: portcullis mcp add
     hub is left out: it is this hub
     "#);
 }
@@ -46,7 +46,7 @@ fn a_program_with_blanks_in_its_name_stays_one() {
     let program = folder.path().join("my 'own' server");
     std::fs::write(&program, "").unwrap();
     let text = json!({ "mcpServers": { "a": { "command": program } } }).to_string();
-    let around = Around { user_home: None, project: None, is_set: &|_| false };
+    let around = ImportEnvironment { user_home: None, project: None, is_set: &|_| false };
     let found = of_text(Path::new("/x.json"), &text, &around).unwrap();
     let server = &found.servers[0].server;
     assert_eq!((server.command.as_deref(), server.args.len()), (program.to_str(), 0));
@@ -81,7 +81,7 @@ fn a_folder_is_meant_from_where_the_file_says() {
     [mcp.below]
     command = "./run"
       note: its `cwd`, `tools`, is no whole path, and it is not known from where; it is left out. If it is needed, write the whole path into `mcp.below.cwd`
-      note: its program is named by a relative path, and it is not known from where
+      note: its command is a relative path, and its base folder is unknown
     [mcp.whole]
     command = "/opt/tools/run"
     cwd = "/opt/tools"
@@ -100,7 +100,7 @@ fn a_home_that_is_a_link_is_no_project() {
     let file = link.join(".cursor/mcp.json");
     std::fs::write(&file, r#"{ "mcpServers": { "a": { "command": "run" } } }"#).unwrap();
     let cwd_for = |user_home: &Path| {
-        let around = Around { user_home: Some(user_home), project: None, is_set: &|_| false };
+        let around = ImportEnvironment { user_home: Some(user_home), project: None, is_set: &|_| false };
         read(&file, &around).unwrap().servers[0].server.cwd.clone()
     };
     assert_eq!(cwd_for(&link), None);

@@ -14,14 +14,14 @@ fn what_is_of_no_use_here_is_left_out_and_the_server_is_not() {
     [mcp.web]
     url = "https://w.example.com/mcp"
     headers = { "X-Team" = "red" }
-      note: `env` is of no use to a server with a URL; it is not taken over
-      note: `cwd` is of no use to a server with a URL; it is not taken over
-      note: the hub sets the header `Content-Type` itself; it is not taken over
-      note: the hub sets the header `accept` itself; it is not taken over
-      note: the hub sets the header `Mcp-Protocol-Version` itself; it is not taken over
+      note: `env` is ignored: it does not apply to a server with a URL
+      note: `cwd` is ignored: it does not apply to a server with a URL
+      note: the header `Content-Type` is not imported: the hub sets it itself
+      note: the header `accept` is not imported: the hub sets it itself
+      note: the header `Mcp-Protocol-Version` is not imported: the hub sets it itself
     [mcp.run]
     command = "run"
-      note: `headers` is of no use to a server with a command; it is not taken over
+      note: `headers` is ignored: it does not apply to a server with a command
     "#);
 }
 
@@ -46,17 +46,17 @@ fn what_a_person_chooses_is_no_secret_unless_something_says_so() {
       P = asked for -> A_P for mcp.a:env
       PAIR = asked for -> A_PAIR for mcp.a:env
       DB = asked for -> A_DB for mcp.a:env
-      note: `REGION` is asked for there (Where; one of eu, us), and is left out; write it into `mcp.a.env`: `REGION = "…"`
-      note: the value of `API_TOKEN` is not in the file; set all of it: portcullis secrets set A_API_TOKEN --grant 'mcp.a:env'
-      note: the value of `P` is not in the file; set all of it: portcullis secrets set A_P --grant 'mcp.a:env'
-      note: the value of `PAIR` is not in the file; set all of it: portcullis secrets set A_PAIR --grant 'mcp.a:env'
-      note: the value of `DB` is not in the file; set all of it: portcullis secrets set A_DB --grant 'mcp.a:env'
+      note: `REGION` is prompted for there (Where; one of eu, us) and was skipped; add it to `mcp.a.env`: `REGION = "…"`
+      note: the value of `API_TOKEN` is not in the file; to set the whole value: portcullis secrets set A_API_TOKEN --grant 'mcp.a:env'
+      note: the value of `P` is not in the file; to set the whole value: portcullis secrets set A_P --grant 'mcp.a:env'
+      note: the value of `PAIR` is not in the file; to set the whole value: portcullis secrets set A_PAIR --grant 'mcp.a:env'
+      note: the value of `DB` is not in the file; to set the whole value: portcullis secrets set A_DB --grant 'mcp.a:env'
     [mcp.web]
     url = "https://web.example.com/mcp"
     headers = { "X-Login" = "Bearer secret:WEB_X_LOGIN" }
       X-Login = asked for -> WEB_X_LOGIN for web.example.com:X-Login
-      note: `X-Team` is asked for there, and is left out; write it into `mcp.web.headers`: `X-Team = "team-…"`
-      note: the value of `X-Login` is not in the file; set what comes after `Bearer`: portcullis secrets set WEB_X_LOGIN --grant 'web.example.com:X-Login'
+      note: `X-Team` is prompted for there and was skipped; add it to `mcp.web.headers`: `X-Team = "team-…"`
+      note: the value of `X-Login` is not in the file; to set the part after `Bearer`: portcullis secrets set WEB_X_LOGIN --grant 'web.example.com:X-Login'
     "#);
 }
 
@@ -81,7 +81,7 @@ fn a_time_is_taken_over_only_where_it_makes_no_call_shorter() {
     [mcp.two]
     command = "run"
     timeout_ms = 60000
-      note: `timeout.startup` is not taken over; there is nothing like it here
+      note: `timeout.startup` is not imported: it has no equivalent
     [mcp.short]
     command = "run"
       note: `timeout.request` is 60 there, and is not taken over: a call may be silent for 30000 ms here, unless `mcp.short.timeout_ms` says otherwise
@@ -100,6 +100,6 @@ fn a_password_beside_a_variable_is_noticed() {
     [mcp.db]
     command = "run"
     env = { "DATABASE_URL" = "postgres://me:hunter2pw99@${DBHOST}/x", "SAFE_URL" = "postgres://me:${PW}@${DBHOST}/x" }
-      note: `DATABASE_URL` looks as if a secret were in it, beside a variable. It stays in the configuration in clear: a secret is the whole of a value. To keep all of it: portcullis secrets set NAME --grant 'mcp.db:env', then `DATABASE_URL = "secret:NAME"` in `mcp.db.env`
+      note: `DATABASE_URL` seems to contain a secret next to a variable. It stays in the configuration in plain text: a secret must be the whole value. To move all of it to the secret store: portcullis secrets set NAME --grant 'mcp.db:env', then `DATABASE_URL = "secret:NAME"` in `mcp.db.env`
     "#);
 }

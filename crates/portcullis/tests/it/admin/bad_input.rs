@@ -2,7 +2,7 @@
 
 use super::{Admin, problem};
 use crate::support::home;
-use portcullis_testkit::http::Request;
+use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::json;
 
 #[tokio::test]
@@ -11,7 +11,7 @@ async fn every_input_has_a_bound_and_every_bound_an_error() {
     let hub = home.serve().await;
     let ann = Admin::first(&hub).await;
     let raw = async |path: &str, body: Vec<u8>| {
-        let request = Request::post(format!("/api/v1{path}"), body);
+        let request = RawHttpRequest::post(format!("/api/v1{path}"), body);
         let request = request.header("Cookie", &ann.cookie).header("x-csrf-token", &ann.csrf);
         problem(&request.send(hub.address).await)
     };

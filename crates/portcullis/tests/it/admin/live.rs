@@ -1,20 +1,20 @@
-//! What happens, as it happens.
+//! The event stream.
 
 use super::Admin;
 use crate::support::{home, http};
-use portcullis_testkit::http::{Connection, Events};
 use portcullis_testkit::process::UNHURRIED;
+use portcullis_testkit::raw_http::{RawHttpConnection, RawSseReader};
 use serde_json::{Value, json};
 
-pub(super) async fn watch(admin: &Admin) -> Events {
-    let mut connection = Connection::open(admin.address).await;
+pub(super) async fn watch(admin: &Admin) -> RawSseReader {
+    let mut connection = RawHttpConnection::open(admin.address).await;
     let request = admin.plain("GET", "/events", None);
     connection.send(&request.bytes(admin.address)).await.unwrap();
     let head = connection.head().await.unwrap();
     assert!(head.is_event_stream() && head.status == 200, "{head:?}");
     // The first comment shows that it listens.
     assert_eq!(connection.chunk().await.unwrap(), b": here\n\n");
-    Events::of(connection)
+    RawSseReader::of(connection)
 }
 
 #[tokio::test]

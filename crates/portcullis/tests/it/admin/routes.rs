@@ -3,12 +3,12 @@
 use super::{Admin, problem};
 use crate::support::home;
 use portcullis_admin::api::{RouteInfo, routes};
-use portcullis_testkit::http::Request;
 use portcullis_testkit::process::UNHURRIED;
+use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::json;
 
 /// What a route answered: to nobody, to an agent's token, and to a session without the token for changes.
-struct Answered {
+struct RouteStatuses {
     route: RouteInfo,
     nobody: u16,
     agent: u16,
@@ -16,9 +16,9 @@ struct Answered {
 }
 
 /// The checking function: which routes let somebody in who may not come.
-fn forgetful(answers: &[Answered]) -> Vec<String> {
+fn forgetful(answers: &[RouteStatuses]) -> Vec<String> {
     let wrong = answers.iter().filter(|answered| {
-        let Answered { route, nobody, agent, no_csrf } = answered;
+        let RouteStatuses { route, nobody, agent, no_csrf } = answered;
         let open = (*nobody, *agent) != (401, 401);
         let unguarded = route.method.as_str() != "GET" && *no_csrf != 403;
         route.needs_session && (open || unguarded)
@@ -26,7 +26,7 @@ fn forgetful(answers: &[Answered]) -> Vec<String> {
     wrong.map(|answered| format!("{} {}", answered.route.method, answered.route.path)).collect()
 }
 
-fn request(route: &RouteInfo) -> Request {
+fn request(route: &RouteInfo) -> RawHttpRequest {
     let method = match route.method.as_str() {
         "GET" => "GET",
         "PUT" => "PUT",
@@ -36,9 +36,9 @@ fn request(route: &RouteInfo) -> Request {
     let path: Vec<&str> =
         route.path.split('/').map(|part| if part.starts_with('{') { "1" } else { part }).collect();
     if method == "GET" {
-        Request::new(method, path.join("/"))
+        RawHttpRequest::new(method, path.join("/"))
     } else {
-        Request::json(method, path.join("/"), &json!({}))
+        RawHttpRequest::json(method, path.join("/"), &json!({}))
     }
 }
 
@@ -60,7 +60,7 @@ async fn every_route_needs_a_session_and_every_change_its_token() {
         }
         let (nobody, agent) = (request(&route), request(&route).token(&hub.token));
         let signed_in = request(&route).header("Cookie", &ann.cookie);
-        answers.push(Answered {
+        answers.push(RouteStatuses {
             nobody: nobody.send(hub.address).await.status(),
             agent: agent.send(hub.address).await.status(),
             no_csrf: signed_in.send(hub.address).await.status(),
@@ -71,7 +71,7 @@ async fn every_route_needs_a_session_and_every_change_its_token() {
     assert_eq!(forgetful(&answers), Vec::<String>::new());
     let open: Vec<String> = routes().into_iter().filter(|r| !r.needs_session).map(|r| r.path).collect();
     assert_eq!(open, ["/api/v1/sign-in", "/api/v1/welcome"], "who may come without a session");
-    assert_eq!(Request::get("/api/v1/events").send(hub.address).await.status(), 401);
+    assert_eq!(RawHttpRequest::get("/api/v1/events").send(hub.address).await.status(), 401);
     assert_eq!(ann.get("/nothing").await.status(), 404);
     assert_eq!(ann.get("/session").await.status(), 200, "none of it ended the session");
 }
@@ -92,7 +92,7 @@ fn a_route_that_forgets_is_found() {
         ("POST", 401, 401, 400, 1),
         ("DELETE", 401, 401, 404, 1),
     ] {
-        let answered = Answered { route: route(method), nobody, agent, no_csrf };
+        let answered = RouteStatuses { route: route(method), nobody, agent, no_csrf };
         assert_eq!(forgetful(&[answered]).len(), found, "{method} {nobody} {agent} {no_csrf}");
     }
 }
@@ -128,7 +128,7 @@ async fn a_form_of_another_site_changes_nothing() {
     assert_eq!(reads.send(hub.address).await.status(), 403);
     // A form can only send these types.
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data"] {
-        let form = Request::new("POST", "/api/v1/sign-in").header("Content-Type", kind);
+        let form = RawHttpRequest::new("POST", "/api/v1/sign-in").header("Content-Type", kind);
         assert_eq!(form.send(hub.address).await.status(), 400, "{kind}");
     }
 }

@@ -3,14 +3,14 @@
 use super::live::watch;
 use super::{Admin, problem};
 use crate::support::{home, http, text};
-use portcullis_testkit::http::{Events, Reply};
-use portcullis_testkit::process::Home;
+use portcullis_testkit::process::TestHome;
+use portcullis_testkit::raw_http::{RawHttpResponse, RawSseReader};
 use portcullis_testkit::wait::{until, within};
 use serde_json::{Value, json};
 
 const TEXT: &str = "# @tools: workspace_list\ndef main():\n    return 6 * 7\n";
 
-fn write(home: &Home, name: &str, source: impl AsRef<[u8]>) {
+fn write(home: &TestHome, name: &str, source: impl AsRef<[u8]>) {
     let folder = home.path().join("scripts");
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join(name), source).unwrap();
@@ -31,7 +31,7 @@ fn approval(seen: &Value) -> Value {
     about(seen, json!({ "grant": seen["wanted"] }))
 }
 
-fn refused(reply: &Reply, status: u16, code: &str) -> String {
+fn refused(reply: &RawHttpResponse, status: u16, code: &str) -> String {
     assert_eq!((reply.status(), problem(reply)), (status, code.to_owned()), "{}", reply.text());
     reply.json()["message"].as_str().unwrap().to_owned()
 }
@@ -89,7 +89,7 @@ async fn a_yes_names_what_was_seen_and_can_be_taken_back() {
         |seen: &Value| json!({ "sha256": approved["sha256"], "was": seen["sha256"], "seen": seen["seen"] });
     write(&home, "x.star", "somebody's work");
     let late = ann.send("POST", "/scripts/x.star/restore", back(&rejected)).await;
-    assert!(refused(&late, 409, "changed").contains("is not there any more"));
+    assert!(refused(&late, 409, "changed").contains("was replaced by"));
     assert_eq!(std::fs::read_to_string(home.path().join("scripts/x.star")).unwrap(), "somebody's work");
     let now = look(&ann, "x.star").await;
     assert_eq!(ann.does("POST", "/scripts/x.star/restore", back(&now)).await["state"], "approved");
@@ -110,7 +110,7 @@ async fn what_changed_meanwhile_is_not_decided_and_the_second_of_two_learns_of_t
     write(&home, "x.star", TEXT.replace("workspace_list", "workspace_read"));
     for (what, body) in [("approve", approval(&before)), ("reject", about(&before, json!({})))] {
         let reply = ann.send("POST", &format!("/scripts/x.star/{what}"), body).await;
-        assert!(refused(&reply, 409, "changed").contains("is not there any more"), "{what}");
+        assert!(refused(&reply, 409, "changed").contains("was replaced by"), "{what}");
     }
     for round in 0..5 {
         let seen = look(&ann, "x.star").await;
@@ -121,7 +121,7 @@ async fn what_changed_meanwhile_is_not_decided_and_the_second_of_two_learns_of_t
         assert_eq!(first.status(), 200, "{round}: {} {}", yes.text(), no.text());
         let message = refused(second, 409, "conflict");
         assert!(
-            message.contains(&format!("by admin {name} at")) && message.ends_with("look at it again"),
+            message.contains(&format!("by admin {name} at")) && message.ends_with("review it again"),
             "{message}"
         );
         let state = look(&bob, "x.star").await["state"].clone();
@@ -130,7 +130,7 @@ async fn what_changed_meanwhile_is_not_decided_and_the_second_of_two_learns_of_t
 }
 
 /// Reads events until a script stands so.
-async fn told(events: &mut Events, name: &str, state: &str) {
+async fn told(events: &mut RawSseReader, name: &str, state: &str) {
     within(&format!("{name} is {state}"), async {
         loop {
             let event = events.next().await.expect("the stream goes on");

@@ -2,10 +2,9 @@
 
 use super::{Admin, PASSWORD, problem, sign_in};
 use crate::support::{home, request};
-use portcullis_testkit::http::Request;
 use portcullis_testkit::process::UNHURRIED;
-use portcullis_testkit::wait::noticed;
-use serde_json::{Value, json};
+use portcullis_testkit::raw_http::RawHttpRequest;
+use serde_json::json;
 
 #[tokio::test]
 async fn the_first_start_lets_one_person_in_and_the_rest_is_passwords() {
@@ -14,7 +13,11 @@ async fn the_first_start_lets_one_person_in_and_the_rest_is_passwords() {
     let at = hub.address;
     let link = hub.admin_link.split_once('#').unwrap().1.to_owned();
     let welcome = |name: &str, password: &str| {
-        Request::json("POST", "/api/v1/welcome", &json!({ "link": link, "name": name, "password": password }))
+        RawHttpRequest::json(
+            "POST",
+            "/api/v1/welcome",
+            &json!({ "link": link, "name": name, "password": password }),
+        )
     };
     // What is wrong does not use the link up.
     assert_eq!(problem(&welcome("ann", "short").send(at).await), "invalid");
@@ -65,14 +68,11 @@ async fn a_session_that_is_over_is_told_so() {
     let ann = Admin::first(&hub).await;
     assert_eq!(ann.get("/overview").await.status(), 200);
     // As if it was opened an hour ago.
-    let path = home.path().join("workspace/secure/admins.json");
-    let mut file: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
-    let hour_ago = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(1);
-    for key in ["created", "seen"] {
-        file["sessions"][0][key] = json!(hour_ago.to_string());
-    }
-    std::fs::write(&path, file.to_string()).unwrap();
-    noticed().await;
+    let hour_ago = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-1 hour')";
+    let edit = format!(
+        "UPDATE admin_sessions SET record = json_set(record, '$.created', {hour_ago}, '$.seen', {hour_ago})"
+    );
+    home.edit_rows("admins", edit.leak()).await;
     let reply = ann.get("/overview").await;
     assert_eq!((reply.status(), problem(&reply)), (401, "sign_in_needed".to_owned()));
     let reply = ann.send("PUT", "/secrets/X", json!({ "value": "long enough" })).await;
@@ -86,15 +86,18 @@ async fn a_session_and_a_token_open_different_doors() {
     let hub = home.serve().await;
     let ann = Admin::first(&hub).await;
     let list = request(1, "tools/list", json!({})).to_string();
-    let with_cookie = Request::post("/mcp", list.clone()).header("Cookie", &ann.cookie);
+    let with_cookie = RawHttpRequest::post("/mcp", list.clone()).header("Cookie", &ann.cookie);
     assert_eq!(with_cookie.send(hub.address).await.status(), 401);
     for secret in [&ann.csrf, ann.cookie.split_once('=').unwrap().1] {
-        assert_eq!(Request::post("/mcp", list.clone()).token(secret).send(hub.address).await.status(), 401);
+        assert_eq!(
+            RawHttpRequest::post("/mcp", list.clone()).token(secret).send(hub.address).await.status(),
+            401
+        );
     }
-    let with_token = Request::get("/api/v1/overview").token(&hub.token);
+    let with_token = RawHttpRequest::get("/api/v1/overview").token(&hub.token);
     assert_eq!(with_token.send(hub.address).await.status(), 401);
     let as_cookie =
-        Request::get("/api/v1/overview").header("Cookie", format!("__Host-portcullis={}", hub.token));
+        RawHttpRequest::get("/api/v1/overview").header("Cookie", format!("__Host-portcullis={}", hub.token));
     assert_eq!(as_cookie.send(hub.address).await.status(), 401);
 }
 
@@ -105,7 +108,7 @@ async fn where_others_could_read_along_it_is_not_served() {
     for (allow, expected) in [("", 403), ("[admin]\nallow_remote = true\n", 401)] {
         home.configure(&format!("{UNHURRIED}[http]\nlisten = \"0.0.0.0:0\"\n{allow}"));
         let mut hub = home.serve().await;
-        let reply = Request::get("/api/v1/overview").send(hub.address).await;
+        let reply = RawHttpRequest::get("/api/v1/overview").send(hub.address).await;
         assert_eq!(reply.status(), expected, "{}", reply.text());
         if expected == 403 {
             assert!(reply.text().contains("admin.allow_remote") && hub.admin_link.is_empty());
@@ -114,5 +117,5 @@ async fn where_others_could_read_along_it_is_not_served() {
     }
     home.configure(&format!("{UNHURRIED}[admin]\nenabled = false\n"));
     let hub = home.serve().await;
-    assert_eq!(Request::get("/api/v1/overview").token(&token).send(hub.address).await.status(), 404);
+    assert_eq!(RawHttpRequest::get("/api/v1/overview").token(&token).send(hub.address).await.status(), 404);
 }

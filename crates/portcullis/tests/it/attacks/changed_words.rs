@@ -3,7 +3,7 @@
 //! The figure: changed instructions reach no agent, and a tool with another `_meta` is neither listed nor called. What did
 //! not change stays: a server that says something else of itself has the same tools as before.
 
-use crate::shop::{Shop, done};
+use crate::changing_server::{Shop, done};
 use crate::support::{home, http, names};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::wait::until;

@@ -3,12 +3,12 @@
 //! `protocolVersion`.
 
 use crate::admin::Admin;
+use crate::changing_server::{Shop, done, tool};
 use crate::mcp_auth::{configure, try_log_in_by};
-use crate::shop::{Shop, done, tool};
 use crate::support::{home, http, text};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::oauth::{Conduct, OAuthWorld};
-use portcullis_testkit::process::{Home, Hub, Ran, run};
+use portcullis_testkit::oauth::{OAuthBehavior, OAuthServers};
+use portcullis_testkit::process::{CommandOutput, HubProcess, TestHome, run};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
@@ -21,11 +21,11 @@ fn is_shown(screen: &str, what: &str) -> bool {
     screen.contains(what) && !screen.contains("[REDACTED")
 }
 
-async fn set(home: &Home, words: &[&str], value: &str) -> Ran {
+async fn set(home: &TestHome, words: &[&str], value: &str) -> CommandOutput {
     run(home.command(words), value).await
 }
 
-async fn import(home: &Home, servers: &Value) -> String {
+async fn import(home: &TestHome, servers: &Value) -> String {
     let file = home.user().join("mcp.json");
     std::fs::write(&file, json!({ "mcpServers": servers }).to_string()).unwrap();
     let ran = home.run(&["mcp", "import", &file.display().to_string(), "--yes"]).await;
@@ -34,7 +34,7 @@ async fn import(home: &Home, servers: &Value) -> String {
 }
 
 /// What a person reads of the servers before and while they decide.
-async fn screens(home: &Home) -> Vec<String> {
+async fn screens(home: &TestHome) -> Vec<String> {
     let mut screens = Vec::new();
     for words in [&["mcp", "list"][..], &["mcp", "list", "--json"], &["mcp", "trust", "b"]] {
         let ran = home.run(words).await;
@@ -44,7 +44,7 @@ async fn screens(home: &Home) -> Vec<String> {
 }
 
 /// What an agent gets of a file with this text in it.
-async fn read_by_agent(home: &Home, hub: &Hub, contents: &str) -> String {
+async fn read_by_agent(home: &TestHome, hub: &HubProcess, contents: &str) -> String {
     home.write("note.md", contents);
     let mut client = http(hub, "2025-11-25").await;
     text(&client.call("workspace_read", json!({ "path": "note.md" })).await).to_owned()
@@ -121,7 +121,7 @@ async fn ordinary_text_is_not_taken_as_a_secret() {
         ("allowed_hosts", "a word of the protocol or of the configuration"),
         (COMMAND, "text that a shell could run"),
         ("/usr/bin/python3", "a path"),
-        ("correct horse battery staple", "words with blanks"),
+        ("correct horse battery staple", "words separated by spaces"),
     ] {
         let ran = set(&home, &["secrets", "set", "MINE"], value).await;
         assert!(ran.code == 2 && ran.stderr.contains(says), "{value}: {ran:?}");
@@ -145,7 +145,8 @@ async fn an_issuer_cannot_take_words_out_of_the_protocol() {
     for (token, is_taken) in [("protocolVersion", false), ("serverInfo", false), ("tok-5f2b9c81d7", true)] {
         let body = json!({ "access_token": token, "token_type": "Bearer" }).to_string();
         let answers = Some((200, &*Box::leak(body.into_boxed_str())));
-        let world = OAuthWorld::start(Conduct { token_answers: answers, ..Conduct::default() }).await;
+        let world =
+            OAuthServers::start(OAuthBehavior { token_answers: answers, ..OAuthBehavior::default() }).await;
         let home = home();
         configure(&home, &world);
         let (worked, said) = try_log_in_by(&home, &["mcp", "auth", "notes"]).await;

@@ -1,8 +1,8 @@
-//! A server that says of a tool that it only reads, where a person has said in the configuration that it destroys.
+//! A server annotates a tool as read-only that the configuration declares destructive.
 //!
-//! The figure: no client is told that such a tool is harmless, in a list or by `find_tools`.
+//! Invariant: no client sees such a tool as harmless, in a list or by `find_tools`.
 
-use crate::shop::Shop;
+use crate::changing_server::Shop;
 use crate::support::{home, names};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::wait::until;

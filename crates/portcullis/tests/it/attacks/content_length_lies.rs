@@ -1,14 +1,14 @@
-//! Requests that say one length and have another, or say two.
+//! Request smuggling: wrong or duplicate `Content-Length`.
 
 use super::Victim;
-use portcullis_testkit::http::Connection;
+use portcullis_testkit::raw_http::RawHttpConnection;
 
 const MESSAGE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
 /// Sends raw headers and a body, and returns the statuses of all answers until the connection is closed.
 async fn statuses(victim: &Victim, headers: &str, body: &str) -> Vec<u16> {
     let hub = victim.hub.as_ref().unwrap();
-    let mut connection = Connection::open(hub.address).await;
+    let mut connection = RawHttpConnection::open(hub.address).await;
     let bytes = format!(
         "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n{headers}\r\n{body}",
         hub.address, hub.token

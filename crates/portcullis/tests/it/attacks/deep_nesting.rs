@@ -1,4 +1,4 @@
-//! Lists in lists in lists, to overflow a stack.
+//! Deeply nested JSON, to overflow the stack.
 
 use super::{Attack, check_all, error, told};
 

@@ -1,8 +1,8 @@
-//! A web page that makes a browser talk to the hub: by its own name for this machine, or from its own origin.
+//! DNS rebinding and cross-origin requests: a web page makes a browser call the hub.
 
 use super::corpus;
 use crate::support::home;
-use portcullis_testkit::http::{Connection, Request};
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest};
 use std::net::SocketAddr;
 
 struct Case {
@@ -68,11 +68,11 @@ fn violations(results: &[(&Case, &str, u16)]) -> Vec<String> {
 }
 
 async fn status(address: SocketAddr, token: &str, (method, path): (&'static str, &str), case: &Case) -> u16 {
-    let mut request = Request::new(method, path).header("Host", &case.host).token(token);
+    let mut request = RawHttpRequest::new(method, path).header("Host", &case.host).token(token);
     if let Some(origin) = &case.origin {
         request = request.header("Origin", origin);
     }
-    let mut connection = Connection::open(address).await;
+    let mut connection = RawHttpConnection::open(address).await;
     connection.send(&request.bytes(address)).await.unwrap();
     // A stream has no end, so only its head is read.
     connection.head().await.expect("an answer").status
@@ -100,7 +100,7 @@ async fn is_refused_before_the_token_is_looked_at() {
     let home = home();
     let hub = home.serve().await;
     for token in [hub.token.as_str(), "pcl_wrong"] {
-        let request = Request::get("/metrics").header("Host", "evil.test").token(token);
+        let request = RawHttpRequest::get("/metrics").header("Host", "evil.test").token(token);
         assert_eq!(request.send(hub.address).await.status(), 403);
     }
     // Two hosts, or an address in the request line, are no way around.
@@ -108,7 +108,7 @@ async fn is_refused_before_the_token_is_looked_at() {
     for (path, hosts) in
         [("/metrics", vec![own.as_str(), "evil.test"]), ("http://evil.test/metrics", vec![own.as_str()])]
     {
-        let mut request = Request::get(path).token(&hub.token);
+        let mut request = RawHttpRequest::get(path).token(&hub.token);
         for host in hosts {
             request = request.header("Host", host);
         }

@@ -1,10 +1,10 @@
 //! A schema of some kilobytes whose definitions each name the next one twice: comparing one value with it would take 2^40
 //! steps. No call of anybody waits for it, `mcp status` says why its tool is missing, and the hub ends when it is told to.
 
-use crate::shop::{Shop, tool};
+use crate::changing_server::{Shop, tool};
 use crate::support::{home, http, text};
 use crate::upstream::sees;
-use portcullis_testkit::process::Home;
+use portcullis_testkit::process::TestHome;
 use portcullis_testkit::wait::until;
 use serde_json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ fn with_schema(name: &str, schema: Value) -> Value {
 }
 
 /// Returns which tools are left out and why, once there are so many.
-async fn left_out(home: &Home, count: usize) -> Vec<(String, String)> {
+async fn left_out(home: &TestHome, count: usize) -> Vec<(String, String)> {
     until("so many are left out", async || {
         let status = home.run(&["mcp", "status", "--json"]).await.json()["servers"][0].clone();
         let all = status["dropped"].as_array().cloned().unwrap_or_default();

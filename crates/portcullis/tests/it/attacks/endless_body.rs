@@ -1,15 +1,15 @@
 //! Bodies and headers that never end, quickly or slowly.
 
 use super::Victim;
-use portcullis_testkit::http::Connection;
+use portcullis_testkit::raw_http::RawHttpConnection;
 use portcullis_testkit::wait::within;
 
 /// More than the hub takes, in pieces.
 const PIECE: usize = 64 * 1024;
 
-async fn begin(victim: &Victim, headers: &str) -> Connection {
+async fn begin(victim: &Victim, headers: &str) -> RawHttpConnection {
     let hub = victim.hub.as_ref().unwrap();
-    let mut connection = Connection::open(hub.address).await;
+    let mut connection = RawHttpConnection::open(hub.address).await;
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n{headers}",
         hub.address, hub.token

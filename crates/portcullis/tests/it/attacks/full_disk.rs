@@ -2,7 +2,7 @@
 
 use crate::support::{home, http, stdio, text};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, UNHURRIED};
+use portcullis_testkit::process::{TestHome, UNHURRIED};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::process::Command;
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(home: &Home) -> Option<SmallDisk> {
+    fn mount(home: &TestHome) -> Option<SmallDisk> {
         let path = home.path().join("small");
         std::fs::create_dir(&path).unwrap();
         let mounted =
@@ -70,7 +70,7 @@ async fn check(client: &mut McpClient, disk: &SmallDisk) {
     .await;
 }
 
-fn small_home() -> Option<(Home, SmallDisk)> {
+fn small_home() -> Option<(TestHome, SmallDisk)> {
     let home = home();
     let disk = SmallDisk::mount(&home)?;
     home.configure(&format!("{UNHURRIED}[workspace]\npath = \"small\"\n"));

@@ -16,7 +16,7 @@ pub(super) async fn send(victim: &mut Victim) {
     let answer = victim.client.answer(&json!(null)).await;
     assert_eq!(answer["error"]["code"], -32600);
     let message = answer["error"]["message"].as_str().unwrap();
-    assert!(message.contains("a line of 1073741824 bytes, at most 4194304 are allowed"), "{message}");
+    assert!(message.contains("the line has 1073741824 bytes, at most 4194304 are allowed"), "{message}");
     victim.lives().await;
 }
 

@@ -1,14 +1,14 @@
-//! Ten thousand guesses from one address.
+//! Brute force of tokens: ten thousand guesses from one address.
 
 use crate::support::{BINARY, home};
-use portcullis_testkit::abuse::{GuessFigures, Guessing, Verdict, guess_tokens};
-use portcullis_testkit::http::{Connection, Request};
-use portcullis_testkit::process::{Home, UNHURRIED};
+use portcullis_bench::abuse::{AbuseReport, GuessFigures, TokenGuessPlan, guess_tokens};
+use portcullis_testkit::process::{TestHome, UNHURRIED};
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest};
 use portcullis_testkit::wait::until;
 
-const GUESSING: Guessing = Guessing { guesses: 10_000, connections: 8, seed: 1 };
+const GUESSING: TokenGuessPlan = TokenGuessPlan { guesses: 10_000, connections: 8, seed: 1 };
 
-async fn guessed(home: &Home) -> GuessFigures {
+async fn guessed(home: &TestHome) -> GuessFigures {
     let hub = home.serve().await;
     let figures = guess_tokens(hub.address, &hub.token, GUESSING).await;
     eprintln!("{figures}");
@@ -27,7 +27,7 @@ async fn are_slowed_down_and_then_not_looked_at() {
 /// The test can fail: a hub that allows a thousand mistakes looks at too many.
 #[tokio::test]
 async fn without_a_strict_limit_are_found_out() {
-    let home = Home::bare(BINARY);
+    let home = TestHome::bare(BINARY);
     home.configure(&format!("{UNHURRIED}[limits]\ntoken_failures_max = 1000\n"));
     let figures = guessed(&home).await;
     assert_eq!(figures.faults().len(), 1, "{figures}");
@@ -37,12 +37,13 @@ async fn without_a_strict_limit_are_found_out() {
 /// Who guesses does not keep out who was let in before from the same address, and is told what to do.
 #[tokio::test]
 async fn do_not_lock_out_who_is_known() {
-    let home = Home::bare(BINARY);
+    let home = TestHome::bare(BINARY);
     home.configure(&format!("{UNHURRIED}[limits]\ntoken_failures_max = 2\n"));
     let hub = home.serve().await;
-    let ping =
-        |token: &str| Request::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).token(token);
-    let mut known = Connection::open(hub.address).await;
+    let ping = |token: &str| {
+        RawHttpRequest::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#).token(token)
+    };
+    let mut known = RawHttpConnection::open(hub.address).await;
     assert_eq!(known.exchange(&ping(&hub.token)).await.status(), 200);
     let late = home.add_client("late", &[]).await;
     let (mut n, mut statuses) = (0, Vec::new());
@@ -63,10 +64,10 @@ async fn do_not_lock_out_who_is_known() {
     // Good, but not known: it could as well be a guess.
     let refused = ping(&late).send(hub.address).await;
     assert_eq!(refused.status(), 429);
-    assert!(refused.text().contains("was not looked at; wait "), "{}", refused.text());
+    assert!(refused.text().contains("was not checked; wait "), "{}", refused.text());
     assert!(!refused.text().contains(&late[..12]), "what was sent is not repeated");
     // Who shows no token guesses nothing.
-    let none = Request::post("/mcp", "{}");
+    let none = RawHttpRequest::post("/mcp", "{}");
     assert_eq!(none.send(hub.address).await.status(), 401);
-    assert_eq!(Request::get("/healthz").send(hub.address).await.status(), 200);
+    assert_eq!(RawHttpRequest::get("/healthz").send(hub.address).await.status(), 200);
 }

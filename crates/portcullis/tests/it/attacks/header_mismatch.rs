@@ -1,7 +1,7 @@
 //! A header that says something else than the body: what a proxy allowed is not what would run.
 
 use super::Victim;
-use portcullis_testkit::http::Request;
+use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::{Value, json};
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
@@ -40,7 +40,7 @@ async fn is_refused() {
         (&list, &[version, method], "Mcp-Method"),
     ];
     for (body, headers, says) in cases {
-        let mut request = Request::post("/mcp", body.to_string()).token(&hub.token);
+        let mut request = RawHttpRequest::post("/mcp", body.to_string()).token(&hub.token);
         for (name, value) in headers {
             request = request.header(name, *value);
         }
@@ -50,7 +50,7 @@ async fn is_refused() {
         assert!(error["message"].as_str().unwrap().contains(says), "{headers:?}: {error}");
     }
     // Said twice, it is said two ways: which one a proxy looked at nobody knows.
-    let mut twice = Request::post("/mcp", write.to_string()).token(&hub.token);
+    let mut twice = RawHttpRequest::post("/mcp", write.to_string()).token(&hub.token);
     for (name, value) in [version, method, ("Mcp-Name", "workspace_write"), ("Mcp-Name", "workspace_read")] {
         twice = twice.header(name, value);
     }
@@ -58,7 +58,7 @@ async fn is_refused() {
     assert_eq!((reply.status(), &reply.json()["error"]["code"]), (400, &json!(-32020)), "{}", reply.text());
     assert!(!victim._home.files().join("x").exists(), "nothing was run");
     // And with the right ones it runs.
-    let mut right = Request::post("/mcp", write.to_string()).token(&hub.token);
+    let mut right = RawHttpRequest::post("/mcp", write.to_string()).token(&hub.token);
     for (name, value) in [version, method, ("Mcp-Name", "=?base64?d29ya3NwYWNlX3dyaXRl?=")] {
         right = right.header(name, value);
     }

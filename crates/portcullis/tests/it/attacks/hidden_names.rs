@@ -1,7 +1,7 @@
 //! A client that may see a little must not find out about the rest.
 
 use crate::support::{home, request};
-use portcullis_testkit::http::Request;
+use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::json;
 
 /// Completion proposes what exists, and so it must leave out what the client may not see.
@@ -19,7 +19,7 @@ async fn are_not_proposed_by_completion() {
         let argument = json!({ "name": "path", "value": typed });
         let params = json!({ "ref": { "type": "ref/resource", "uri": uri }, "argument": argument });
         let body = request(1, "completion/complete", params).to_string();
-        Request::post("/mcp", body).token(token).send(hub.address).await.json()
+        RawHttpRequest::post("/mcp", body).token(token).send(hub.address).await.json()
     };
     let template = "workspace:///{+path}";
     let seen = complete(&few, template, "").await;
@@ -42,11 +42,11 @@ async fn are_not_counted_for_everyone_to_read() {
     for name in ["workspace_write", "no_such"] {
         let call = json!({ "name": name, "arguments": { "path": "a.md", "content": "x" } });
         let body = request(1, "tools/call", call).to_string();
-        let answer = Request::post("/mcp", body).token(&reader).send(hub.address).await.json();
+        let answer = RawHttpRequest::post("/mcp", body).token(&reader).send(hub.address).await.json();
         assert_eq!(answer["error"]["message"], format!("Unknown tool: {name}"));
     }
-    assert_eq!(Request::get("/metrics").token(&reader).send(hub.address).await.status(), 403);
-    let numbers = Request::get("/metrics").token(&hub.token).send(hub.address).await.text();
+    assert_eq!(RawHttpRequest::get("/metrics").token(&reader).send(hub.address).await.status(), 403);
+    let numbers = RawHttpRequest::get("/metrics").token(&hub.token).send(hub.address).await.text();
     assert!(numbers.contains(r#"portcullis_calls_total{tool="unknown",outcome="unknown"} 2"#), "{numbers}");
     assert!(!numbers.contains("workspace_write"), "{numbers}");
 }

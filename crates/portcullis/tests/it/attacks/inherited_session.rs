@@ -3,23 +3,25 @@
 //!
 //! Tasks are kept from it likewise: `server/src/tasks.rs`, `an_inherited_name_inherits_no_task`.
 
-use crate::shop::done;
+use crate::changing_server::done;
 use crate::support::{home, request};
-use portcullis_testkit::http::{Reply, Request};
+use portcullis_testkit::raw_http::{RawHttpRequest, RawHttpResponse};
 use serde_json::json;
 use std::net::SocketAddr;
 
 async fn opened(address: SocketAddr, token: &str) -> String {
     let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let reply: Reply =
-        Request::post("/mcp", request(1, "initialize", params).to_string()).token(token).send(address).await;
+    let reply: RawHttpResponse = RawHttpRequest::post("/mcp", request(1, "initialize", params).to_string())
+        .token(token)
+        .send(address)
+        .await;
     reply.head.header("mcp-session-id").unwrap().to_owned()
 }
 
 /// Returns the status of a request in a session.
 async fn status(address: SocketAddr, token: &str, session: &str) -> u16 {
     let body = request(2, "tools/list", json!({})).to_string();
-    let request = Request::post("/mcp", body).token(token).header("mcp-session-id", session);
+    let request = RawHttpRequest::post("/mcp", body).token(token).header("mcp-session-id", session);
     request.header("mcp-protocol-version", "2025-11-25").send(address).await.status()
 }
 

@@ -1,8 +1,8 @@
 //! A program on this machine that takes another address of 127.0.0.0/8 for every guess and every connection.
 
 use crate::support::{BINARY, request};
-use portcullis_testkit::http::{Connection, Request};
-use portcullis_testkit::process::{Home, Hub, UNHURRIED};
+use portcullis_testkit::process::{HubProcess, TestHome, UNHURRIED};
+use portcullis_testkit::raw_http::{RawHttpConnection, RawHttpRequest};
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,8 +10,8 @@ const ADDRESSES: u8 = 100;
 /// How many of as many guesses may be looked at.
 const LOOKED_AT_MAX: usize = 10;
 
-async fn serve(limits: &str) -> (Home, Hub) {
-    let home = Home::bare(BINARY);
+async fn serve(limits: &str) -> (TestHome, HubProcess) {
+    let home = TestHome::bare(BINARY);
     home.configure(&format!("{UNHURRIED}[limits]\n{limits}"));
     let hub = home.serve().await;
     (home, hub)
@@ -22,24 +22,24 @@ fn address(n: u8) -> IpAddr {
 }
 
 /// Guesses once from each address. Returns how many guesses were looked at.
-async fn looked_at(hub: &Hub) -> usize {
+async fn looked_at(hub: &HubProcess) -> usize {
     let mut looked_at = 0;
     for n in 0..ADDRESSES {
-        let guess =
-            Request::post("/mcp", request(1, "ping", json!({})).to_string()).token(&format!("pcl_{n:0>43}"));
-        let reply = Connection::open_from(address(n), hub.address).await.exchange(&guess).await;
+        let guess = RawHttpRequest::post("/mcp", request(1, "ping", json!({})).to_string())
+            .token(&format!("pcl_{n:0>43}"));
+        let reply = RawHttpConnection::open_from(address(n), hub.address).await.exchange(&guess).await;
         looked_at += usize::from(reply.status() == 401);
     }
     looked_at
 }
 
 /// Holds a connection from each address. Returns how many the hub has open, this one included.
-async fn open(hub: &Hub) -> usize {
+async fn open(hub: &HubProcess) -> usize {
     let mut held = Vec::new();
     for n in 0..ADDRESSES {
-        held.push(Connection::open_from(address(n), hub.address).await);
+        held.push(RawHttpConnection::open_from(address(n), hub.address).await);
     }
-    let page = Request::get("/metrics").token(&hub.token).send(hub.address).await.text();
+    let page = RawHttpRequest::get("/metrics").token(&hub.token).send(hub.address).await.text();
     let open = page.lines().find_map(|line| line.strip_prefix("portcullis_connections "));
     open.unwrap().parse().unwrap()
 }

@@ -13,7 +13,7 @@ const HANG: Duration = Duration::from_secs(1);
 
 /// What a frame must get, judged apart from the server's own parser.
 #[derive(Debug, PartialEq)]
-enum Due {
+enum ExpectedReply {
     /// One answer, to this id; `null` where no id can be found.
     Answer(Value),
     Nothing,
@@ -21,11 +21,11 @@ enum Due {
     Cancels(Value),
 }
 
-fn due(frame: &[u8]) -> Due {
-    let lost = Due::Answer(Value::Null);
+fn due(frame: &[u8]) -> ExpectedReply {
+    let lost = ExpectedReply::Answer(Value::Null);
     let Ok(text) = std::str::from_utf8(frame) else { return lost };
     if text.trim_matches([' ', '\t', '\r', '\n']).is_empty() {
-        return Due::Nothing;
+        return ExpectedReply::Nothing;
     }
     // Only the envelope is read: a value that means nothing does not make the message unreadable.
     let Ok(message) = serde_json::from_str::<HashMap<String, Box<RawValue>>>(text) else { return lost };
@@ -35,13 +35,13 @@ fn due(frame: &[u8]) -> Due {
     }
     let raw = |key: &str| message.get(key).map(|value| value.get());
     let id = raw("id").and_then(id);
-    let answer = Due::Answer(id.clone().unwrap_or_default());
+    let answer = ExpectedReply::Answer(id.clone().unwrap_or_default());
     if raw("jsonrpc") != Some("\"2.0\"") {
         return answer;
     }
     let Some(method) = raw("method") else {
         let is_response = message.contains_key("result") != message.contains_key("error");
-        return if id.is_some() && is_response { Due::Nothing } else { answer };
+        return if id.is_some() && is_response { ExpectedReply::Nothing } else { answer };
     };
     let method: Option<String> = serde_json::from_str(method).ok();
     let Some(method) = method.filter(|m| !m.is_empty() && m.len() <= 128) else { return answer };
@@ -50,8 +50,8 @@ fn due(frame: &[u8]) -> Due {
     }
     let params: Option<Value> = raw("params").and_then(|params| serde_json::from_str(params).ok());
     match params.and_then(|params| params.get("requestId").cloned()) {
-        Some(id) if method == "notifications/cancelled" => Due::Cancels(id),
-        _ => Due::Nothing,
+        Some(id) if method == "notifications/cancelled" => ExpectedReply::Cancels(id),
+        _ => ExpectedReply::Nothing,
     }
 }
 
@@ -94,9 +94,9 @@ fn violations(frames: &[Vec<u8>], answers: &[Value]) -> Vec<String> {
     let (mut wanted, mut may_miss, mut got) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for frame in frames {
         match due(frame) {
-            Due::Answer(id) => *wanted.entry(id.to_string()).or_insert(0) += 1,
-            Due::Cancels(id) => *may_miss.entry(id.to_string()).or_insert(0) += 1,
-            Due::Nothing => {}
+            ExpectedReply::Answer(id) => *wanted.entry(id.to_string()).or_insert(0) += 1,
+            ExpectedReply::Cancels(id) => *may_miss.entry(id.to_string()).or_insert(0) += 1,
+            ExpectedReply::Nothing => {}
         }
     }
     for answer in answers {

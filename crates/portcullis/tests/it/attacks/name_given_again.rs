@@ -1,7 +1,7 @@
 //! A stranger holds streams with a token that was found. The token is taken back and the name given again at once, before
 //! anybody looks who is still known: the name is there, and the streams must end all the same.
 
-use crate::shop::done;
+use crate::changing_server::done;
 use crate::support::{home, stdio};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::UNHURRIED;

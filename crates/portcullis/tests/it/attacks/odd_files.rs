@@ -2,7 +2,7 @@
 
 use super::Victim;
 use crate::support::text;
-use portcullis_testkit::process::Home;
+use portcullis_testkit::process::TestHome;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 const SECRET: &str = "this must not be seen";
 
 /// Puts traps into the workspace and returns those that could be made.
-fn set_traps(home: &Home) -> Vec<String> {
+fn set_traps(home: &TestHome) -> Vec<String> {
     let files = home.files();
     home.write("folder/inside.md", "inside");
     let outside = home.path().join("outside");

@@ -2,7 +2,7 @@
 //!
 //! The figure: of a server and of files that it does not see, it hears nothing; of those that it sees, all.
 
-use crate::shop::{Shop, tool};
+use crate::changing_server::{Shop, tool};
 use crate::support::{home, http, names};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::UNHURRIED;

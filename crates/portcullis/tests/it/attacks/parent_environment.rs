@@ -1,7 +1,7 @@
 //! A server that reads the environment of the process that started it, where passphrases and tokens may be.
 
 use crate::support::home;
-use portcullis_testkit::process::Hub;
+use portcullis_testkit::process::HubProcess;
 use portcullis_testkit::wait::until;
 use std::path::Path;
 use std::process::Stdio;
@@ -43,7 +43,7 @@ async fn of_the_hub_is_not_read() {
     ));
     let mut serve = home.command(&["serve", "--json"]);
     serve.env("PARENT_SECRET", SECRET);
-    let _hub = Hub::start(unprivileged(&serve)).await;
+    let _hub = HubProcess::start(unprivileged(&serve)).await;
     assert!(!was_read(&home.path()).await);
 }
 

@@ -1,12 +1,12 @@
-//! Definitions that say one thing to a person and another to a model or a terminal.
+//! Tool poisoning: definitions that show one text to a person and another to a model or terminal.
 //!
 //! The figure: no character that is obeyed or not seen, in anything an agent, a log, a terminal or the API gets; and what is
 //! harmless arrives exactly as it was written.
 
 use crate::admin::Admin;
-use crate::shop::{Shop, done};
+use crate::changing_server::{Shop, done};
 use crate::support::{corpus, home, http, shared, unseen};
-use portcullis_testkit::process::Home;
+use portcullis_testkit::process::TestHome;
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn definitions() -> (Vec<Value>, Vec<Value>) {
     (harmful, harmless)
 }
 
-async fn everything_printed(home: &Home) -> String {
+async fn everything_printed(home: &TestHome) -> String {
     let mut all = String::new();
     for args in [
         &["mcp", "test", "shop"][..],
@@ -145,7 +145,7 @@ async fn nothing_hidden_reaches_an_agent_a_log_or_a_terminal_and_nothing_harmles
     let prompts = client.result("prompts/list", json!({})).await;
     assert_eq!(unseen(&prompts.to_string()), None, "{prompts}");
     done(&home, &["mcp", "trust", "shop", "--revoke"]).await;
-    hub.process.says("Something waits until a person has looked").await;
+    hub.process.says("definitions need review").await;
     hub.process.stop().await;
     assert_eq!(hub.process.stderr().lines().find(|line| unseen(line).is_some()), None, "in the log");
     eprintln!(

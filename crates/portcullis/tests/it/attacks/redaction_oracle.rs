@@ -1,8 +1,8 @@
-//! A client that may only run scripts prints guesses of a short secret, and looks which one is masked.
+//! Redaction oracle: a client prints guesses of a short secret and observes which one is redacted.
 
 use super::*;
-use portcullis_testkit::http::Request;
 use portcullis_testkit::process::run;
+use portcullis_testkit::raw_http::RawHttpRequest;
 
 const PIN: &str = "49382716";
 const PRINTED: usize = 100_000;
@@ -19,7 +19,7 @@ fn found(first: usize, printed: &str) -> Vec<usize> {
     if masked.len() < 10 { masked } else { Vec::new() }
 }
 
-async fn set(home: &Home, more: &[&str]) -> portcullis_testkit::process::Ran {
+async fn set(home: &TestHome, more: &[&str]) -> portcullis_testkit::process::CommandOutput {
     run(home.command(&[&["secrets", "set", "PIN"], more].concat()), PIN).await
 }
 
@@ -59,8 +59,8 @@ async fn does_not_tell_a_pin_to_who_prints_all_of_them() {
         assert!(found(pin - offset, &printed).is_empty(), "{printed}");
     }
     // People hear of it: in the log, in the metrics, and in the records.
-    hub.process.says("as one that guesses it would").await;
-    let page = Request::get("/metrics").token(&hub.token).send(hub.address).await.text();
+    hub.process.says("as when guessing it").await;
+    let page = RawHttpRequest::get("/metrics").token(&hub.token).send(hub.address).await.text();
     assert!(page.contains("portcullis_limit_hits_total{limit=\"secret_guesses\"} 1\n"), "{page}");
     let records = home.run(&["audit", "search", "--tool", "script_exec", "--json"]).await.stdout;
     assert!(records.contains("\"alert\":\"secret_guesses\""), "{records}");

@@ -3,7 +3,7 @@
 //! The figure: of all tools and addresses that are listed, none of a server's differs from a native one by case only, and
 //! none with a native scheme reaches a server.
 
-use crate::shop::{Shop, tool};
+use crate::changing_server::{Shop, tool};
 use crate::support::{home, http, names, text};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};

@@ -1,12 +1,12 @@
 //! A line break between two words of one message would make a second message of what follows, which no guard has seen.
 
-use crate::shop::{Shop, tool};
+use crate::changing_server::{Shop, tool};
 use crate::support::{home, request};
 use crate::upstream::sees;
-use portcullis_testkit::http::Request;
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::misbehaving::{Does, Misbehaving, answer};
+use portcullis_testkit::misbehaving_server::{MisbehavingReply, MisbehavingServer, answer};
 use portcullis_testkit::process::{UNHURRIED, run};
+use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::{Value, json};
 
 const SMUGGLED: &str =
@@ -30,7 +30,7 @@ async fn a_call_carries_no_other_call_into_a_server() {
     ] {
         let body =
             format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/call\",\"params\":{{{params}}}}}");
-        let reply = Request::post("/mcp", body).token(&token).send(hub.address).await;
+        let reply = RawHttpRequest::post("/mcp", body).token(&token).send(hub.address).await;
         expected.push("see");
         assert!(reply.text().contains("called see"), "{params}: {}", reply.text());
         assert_eq!(shop.calls(), expected, "{params}");
@@ -56,11 +56,15 @@ async fn an_argument_that_a_server_could_take_for_a_checked_one_is_refused() {
 #[tokio::test]
 async fn an_answer_over_lines_is_one_line_to_whoever_reads_lines() {
     let home = home();
-    let far = Misbehaving::open(|seen| match seen.usual() {
-        Does::Answer(whole) if seen.asks() == "tools/call" => {
+    let far = MisbehavingServer::open(|seen| match seen.usual() {
+        MisbehavingReply::Answer(whole) if seen.asks() == "tools/call" => {
             let whole = String::from_utf8(whole).unwrap();
             let body: Value = serde_json::from_str(whole.split_once("\r\n\r\n").unwrap().1).unwrap();
-            Does::Answer(answer(200, &[("Content-Type", "application/json")], &format!("{body:#}\r\n")))
+            MisbehavingReply::Answer(answer(
+                200,
+                &[("Content-Type", "application/json")],
+                &format!("{body:#}\r\n"),
+            ))
         }
         does => does,
     });

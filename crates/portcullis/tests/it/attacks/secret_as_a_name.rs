@@ -1,15 +1,15 @@
 //! A server that was given a secret says it back as its own name, which the hub writes down with how the server stands.
 
-use crate::shop::{Shop, done, tool};
+use crate::changing_server::{Shop, done, tool};
 use crate::support::home;
-use portcullis_testkit::process::{Home, run};
+use portcullis_testkit::process::{TestHome, run};
 use portcullis_testkit::wait::until;
 use serde_json::json;
 
 const SECRET: &str = "r7q4z9k2m1x8";
 
 /// What the hub has written down of a server, once its name is `name`.
-async fn written(home: &Home, name: &str) -> String {
+async fn written(home: &TestHome, name: &str) -> String {
     until("how the server stands is written", async || {
         let text = std::fs::read_to_string(home.path().join("workspace/secure/servers.json"));
         text.ok().filter(|text| text.contains("\"connected\"") && text.contains(name))
@@ -17,7 +17,7 @@ async fn written(home: &Home, name: &str) -> String {
     .await
 }
 
-async fn hub_with(shop: &Shop) -> Home {
+async fn hub_with(shop: &Shop) -> TestHome {
     let home = home();
     shop.configure(&home, "");
     done(&home, &["mcp", "trust", "shop", "--yes"]).await;

@@ -1,7 +1,7 @@
-//! A server behind the hub that comes back to it as the user: over the local socket, by `--mcp`, and by commands.
+//! Confused deputy: an upstream server calls the hub as its user, over the local socket, `--mcp` and commands.
 
 use crate::support::{BINARY, home, request};
-use portcullis_testkit::process::{Home, Hub, UNHURRIED, run};
+use portcullis_testkit::process::{HubProcess, TestHome, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use portcullis_upstream::HubMark;
 use serde_json::json;
@@ -63,7 +63,7 @@ async fn answer(folder: &Path) -> String {
 }
 
 /// A hub with a server that does this.
-async fn attacked(home: &Home, script: &str) -> Hub {
+async fn attacked(home: &TestHome, script: &str) -> HubProcess {
     // It stays, as servers do: what it started is not ended with it.
     let script = format!("{script}; cat");
     home.configure(&format!(
@@ -78,7 +78,7 @@ async fn is_refused_at_the_socket() {
         let home = home();
         let hub = attacked(&home, &over_the_socket(&home.path(), way)).await;
         assert_eq!(answer(&home.path()).await, "", "{name}");
-        hub.process.says("was refused at the local socket").await;
+        hub.process.says("refused a process of an upstream server at the local socket").await;
     }
 }
 
@@ -90,7 +90,7 @@ async fn is_refused_by_the_program() {
             let _hub = attacked(&home, &by_the_program(&home.path(), way)[number]).await;
             assert_eq!(answer(&home.path()).await, "", "{name}");
             let error = std::fs::read_to_string(home.path().join("error")).unwrap();
-            assert!(error.contains("a server may not act as its user"), "{name}: {error}");
+            assert!(error.contains("which may not act as the user"), "{name}: {error}");
         }
     }
 }
@@ -136,7 +136,7 @@ async fn is_let_in_by_a_hub_that_sees_no_server_in_it() {
 const NOBODY: u32 = 65_534;
 
 /// Returns a command of a user who is not root; `None` where there is none that could run it.
-fn as_a_user(home: &Home, command: &Command) -> Option<Command> {
+fn as_a_user(home: &TestHome, command: &Command) -> Option<Command> {
     let command = command.as_std();
     let mut other = Command::new(command.get_program());
     if rustix::process::geteuid().is_root() {
@@ -162,7 +162,7 @@ fn as_a_user(home: &Home, command: &Command) -> Option<Command> {
 async fn is_refused_as_a_marked_daemon_of_a_user_who_is_not_root() {
     let home = home();
     let Some(serve) = as_a_user(&home, &home.command(&["serve", "--json"])) else { return };
-    let _hub = Hub::start(serve).await;
+    let _hub = HubProcess::start(serve).await;
     let mark = HubMark::new(&home.path().join("workspace/secure")).unwrap().of_process(1);
     let list = async |mark: &str| {
         let mut list = home.command(&["clients", "list"]);
@@ -171,7 +171,7 @@ async fn is_refused_as_a_marked_daemon_of_a_user_who_is_not_root() {
     };
     let refused = list(&mark).await;
     assert_ne!(refused.code, 0, "{}", refused.stdout);
-    assert!(refused.stderr.contains("a server may not act as its user"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("which may not act as the user"), "{}", refused.stderr);
     // The check can fail: the mark of another hub is no reason.
     assert_eq!(list(&format!("{}.1", "0".repeat(32))).await.code, 0);
 }

@@ -1,11 +1,11 @@
-//! Paths that lead out, through everything that takes a path or a name. The root alone is tested with all of them.
+//! Path traversal, through every tool that takes a path or name. The root alone is tested with all paths.
 //!
 //! `PORTCULLIS_ALL_PATHS=1` takes every path of the public list instead of some.
 
 use super::corpus;
 use crate::support::{home, stdio};
 use portcullis_testkit::mcp_client::McpClient;
-use portcullis_testkit::process::{Home, UNHURRIED};
+use portcullis_testkit::process::{TestHome, UNHURRIED};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -57,7 +57,7 @@ fn message(way: &str, path: &str) -> (&'static str, Value) {
 }
 
 /// Puts canaries around the workspace and links to them into it.
-fn set_traps(home: &Home) {
+fn set_traps(home: &TestHome) {
     let (workspace, inside) = (home.path().join("workspace"), home.files());
     home.write("notes/todo.md", "milk");
     for neighbour in ["secure", "ai-data-evil", "ai-data2", "ai-data.bak"] {
@@ -81,7 +81,7 @@ fn set_traps(home: &Home) {
 }
 
 /// Returns what is outside, but for what the hub itself writes there.
-fn outside(home: &Home) -> BTreeMap<PathBuf, Vec<u8>> {
+fn outside(home: &TestHome) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![home.path()];
     while let Some(folder) = folders.pop() {

@@ -1,7 +1,7 @@
-//! Versions of the protocol that nobody has written.
+//! Unknown protocol versions.
 
 use super::{Attack, Victim, check_all, error};
-use portcullis_testkit::http::Request;
+use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::json;
 
 fn request(version: &str, capabilities: &str) -> String {
@@ -34,7 +34,8 @@ async fn in_a_header_is_told_what_there_is() {
     let hub = victim.hub.as_ref().unwrap();
     for version in ["2099-01-01", "1.0", "latest"] {
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-        let request = Request::post("/mcp", body).token(&hub.token).header("MCP-Protocol-Version", version);
+        let request =
+            RawHttpRequest::post("/mcp", body).token(&hub.token).header("MCP-Protocol-Version", version);
         let reply = request.send(hub.address).await;
         let error = &reply.json()["error"];
         assert_eq!((reply.status(), &error["code"]), (400, &json!(-32022)), "{error}");

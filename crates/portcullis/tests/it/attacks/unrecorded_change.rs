@@ -2,14 +2,14 @@
 
 use crate::admin::Admin;
 use crate::support::{home, http};
-use portcullis_testkit::process::{Home, run};
+use portcullis_testkit::process::{TestHome, run};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
 /// What is looked for: who, what, to what, and how it ended.
 type Expected = (&'static str, &'static str, &'static str, &'static str);
 
-fn log(home: &Home) -> Vec<Value> {
+fn log(home: &TestHome) -> Vec<Value> {
     let path = home.path().join("workspace/secure/audit/audit.jsonl");
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -30,7 +30,7 @@ fn missing(log: &[Value], expected: &[Expected]) -> Vec<Expected> {
 }
 
 /// Waits until all of it is told. The hub takes over what commands did a moment later.
-async fn told(home: &Home, expected: &[Expected]) {
+async fn told(home: &TestHome, expected: &[Expected]) {
     until("everything is on the record", async || {
         home.run(&["audit", "verify"]).await;
         missing(&log(home), expected).is_empty().then_some(())
@@ -42,14 +42,14 @@ fn user() -> &'static str {
     format!("user:{}", rustix::process::getuid().as_raw()).leak()
 }
 
-async fn secret(home: &Home, name: &str) {
+async fn secret(home: &TestHome, name: &str) {
     let set =
         run(home.command(&["secrets", "set", name, "--grant", "api.example.com"]), "a-value-of-it-8d1f2b7c")
             .await;
     assert_eq!(set.code, 0, "{}", set.stderr);
 }
 
-async fn does(home: &Home, args: &[&str]) {
+async fn does(home: &TestHome, args: &[&str]) {
     let ran = home.run(args).await;
     assert_eq!(ran.code, 0, "{args:?}: {}", ran.stderr);
 }
@@ -165,7 +165,7 @@ async fn is_not_made_where_it_cannot_be_recorded() {
         let refused = home.run(args).await;
         assert_eq!(refused.code, 1);
         assert!(
-            refused.stderr.contains("this change cannot be recorded, so it is not made"),
+            refused.stderr.contains("the change was not made, because it cannot be recorded"),
             "{}",
             refused.stderr
         );

@@ -15,8 +15,8 @@ async fn bad_names_and_bad_files_are_told_and_nothing_runs() {
     write(&home, "long.star", "#".repeat(10 * 1024 * 1024));
     write(&home, "deep.star", format!("x = {}1{}", "[".repeat(10_000), "]".repeat(10_000)));
     for (name, told) in [
-        ("../x", "is no name of a script"),
-        ("/etc/passwd", "is no name of a script"),
+        ("../x", "is not a valid script name"),
+        ("/etc/passwd", "is not a valid script name"),
         ("gone", "script 'gone.star' not found"),
         ("bytes", "is not UTF-8"),
         ("long", "10485760 bytes, at most 262144"),
@@ -30,7 +30,7 @@ async fn bad_names_and_bad_files_are_told_and_nothing_runs() {
     let ran = home.run(&["scripts", "approve", "long", "--hash", "00000000"]).await;
     assert!(ran.code == 1 && ran.stderr.contains("at most 262144"), "{ran:?}");
     let ran = home.run(&["scripts", "show", "../x"]).await;
-    assert!(ran.code == 2 && ran.stderr.contains("is no name of a script"), "{ran:?}");
+    assert!(ran.code == 2 && ran.stderr.contains("is not a valid script name"), "{ran:?}");
     // Nobody is there to look, so a version has to be named.
     let ran = home.run(&["scripts", "approve", "deep"]).await;
     assert!(ran.code == 2 && ran.stderr.contains("--hash"), "{ran:?}");
@@ -45,8 +45,8 @@ async fn bad_code_of_an_agent_is_told_and_nothing_is_kept() {
     // Longer than any code could be, whichever way it is written: nobody keeps it, and it is recorded all the same.
     let longer = "#".repeat(2_000_000);
     for (name, code, told) in [
-        ("../x", "x = 1", "is no name of a script"),
-        ("a/b", "x = 1", "is no name of a script"),
+        ("../x", "x = 1", "is not a valid script name"),
+        ("a/b", "x = 1", "is not a valid script name"),
         ("deep", deep.as_str(), "nested more than 250 levels deep"),
         ("long", long.as_str(), "300000 bytes"),
         ("longer", longer.as_str(), "at most 790528 are allowed"),
@@ -88,10 +88,10 @@ async fn what_changed_while_a_person_looked_is_not_approved() {
         let reply = ann.send("POST", path, body).await;
         let told = reply.json();
         assert_eq!((reply.status(), &told["code"]), (409, &json!("changed")), "{told}");
-        assert!(told["message"].as_str().unwrap().contains("is not there any more, it is"), "{told}");
+        assert!(told["message"].as_str().unwrap().contains("was replaced by"), "{told}");
     }
     let ran = home.run(&["scripts", "approve", "x", "--hash", hash.as_str().unwrap()]).await;
-    assert!(ran.code == 1 && ran.stderr.contains("is not there any more, it is"), "{ran:?}");
+    assert!(ran.code == 1 && ran.stderr.contains("was replaced by"), "{ran:?}");
     assert_eq!(text(&run_script(&mut client, "x").await), PENDING);
     assert_eq!(scripts(&home, &["history", "x"]).await["decisions"], json!([]));
 
@@ -126,7 +126,7 @@ async fn of_two_who_decide_about_a_script_at_once_the_second_learns_of_the_first
         assert_eq!((first.status(), second.status()), (200, 409), "{} {}", yes.text(), no.text());
         let told = second.json()["message"].as_str().unwrap().to_owned();
         let whose = if approved { "was approved by admin ann at" } else { "was rejected by admin bob at" };
-        assert!(told.contains(whose) && told.contains("meanwhile; look at it again"), "{told}");
+        assert!(told.contains(whose) && told.contains("meanwhile; review it again"), "{told}");
 
         // One decision, and the hub acts by it.
         let history = scripts(&home, &["history", "x"]).await["decisions"].clone();
@@ -146,7 +146,7 @@ async fn of_two_who_decide_about_a_script_at_once_the_second_learns_of_the_first
     let decide = async |word| home.run(&["scripts", word, "x", "--hash", &hash]).await;
     let (yes, no) = tokio::join!(decide("approve"), decide("reject"));
     for ran in [&yes, &no] {
-        assert!(ran.code == 0 || ran.stderr.contains("meanwhile; look at it again"), "{ran:?}");
+        assert!(ran.code == 0 || ran.stderr.contains("meanwhile; review it again"), "{ran:?}");
     }
     let history = scripts(&home, &["history", "x"]).await["decisions"].clone();
     let heard = [&yes, &no].into_iter().filter(|ran| ran.code == 0).count();

@@ -3,8 +3,8 @@
 use super::{approve, run_script, write};
 use crate::support::{BINARY, http, text};
 use portcullis_store::scripts::SOURCE_BYTES_MAX;
-use portcullis_testkit::bombs::{Bomb, Watch, bombs};
-use portcullis_testkit::process::{Home, UNHURRIED};
+use portcullis_testkit::bombs::{Bomb, MemoryWatch, bombs};
+use portcullis_testkit::process::{TestHome, UNHURRIED};
 use serde_json::json;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -15,8 +15,8 @@ fn figure(what: &str, measured: u128, unit: &str, most: u128) {
 }
 
 /// A home for the program that is measured, which `PORTCULLIS_BIN` names: the one that was built with these tests is slow.
-fn home() -> Home {
-    Home::new(std::env::var_os("PORTCULLIS_BIN").unwrap_or_else(|| BINARY.into()))
+fn home() -> TestHome {
+    TestHome::new(std::env::var_os("PORTCULLIS_BIN").unwrap_or_else(|| BINARY.into()))
 }
 
 /// What hostile scripts cost everyone else.
@@ -53,7 +53,7 @@ async fn thrown(bombs: Vec<Bomb>, at_once: usize) -> Cost {
     }
     hub.process.forget_peak();
     let before = hub.process.memory();
-    let watch = Watch::begin(hub.process.pid());
+    let watch = MemoryWatch::begin(hub.process.pid());
     let throwers: Vec<_> = throwers.into_iter().map(tokio::spawn).collect();
     let mut times = Vec::new();
     while times.is_empty() || !throwers.iter().all(tokio::task::JoinHandle::is_finished) {

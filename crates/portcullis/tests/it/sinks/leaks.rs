@@ -5,26 +5,27 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tier {
+pub(super) enum LeakTier {
     Must,
     Should,
 }
 
 /// A text that a secret stands in.
-pub(super) struct Leak {
+pub(super) struct LeakCase {
     pub(super) name: String,
     pub(super) encoding: String,
-    pub(super) tier: Tier,
+    pub(super) tier: LeakTier,
     pub(super) text: String,
 }
 
 /// How long the name of a file can be on any file system.
 const NAME_BYTES_MAX: usize = 200;
 
-impl Leak {
+impl LeakCase {
     pub(super) fn is_file_name(&self) -> bool {
-        let visible =
-            |c: char| !c.is_control() && !portcullis_core::text::is_invisible(c) && !"/\\".contains(c);
+        let visible = |c: char| {
+            !c.is_control() && !portcullis_core::hidden_chars::is_invisible(c) && !"/\\".contains(c)
+        };
         self.text.len() <= NAME_BYTES_MAX && self.text.trim() == self.text && self.text.chars().all(visible)
     }
 }
@@ -45,31 +46,31 @@ pub(super) fn secrets() -> Vec<(String, String)> {
 }
 
 /// Every form that must or should be caught.
-pub(super) fn leaks() -> Vec<Leak> {
+pub(super) fn leaks() -> Vec<LeakCase> {
     let Some(lines) = corpus("secret_leaks.jsonl") else { return own() };
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let leak = |line: &serde_json::Value| {
         let tier = match line["tier"].as_str().unwrap() {
-            "must" => Tier::Must,
-            "should" => Tier::Should,
+            "must" => LeakTier::Must,
+            "should" => LeakTier::Should,
             _ => return None,
         };
         let (name, encoding, text) = (text(&line["secret"]), text(&line["encoding"]), text(&line["text"]));
-        Some(Leak { name, encoding, tier, text })
+        Some(LeakCase { name, encoding, tier, text })
     };
     lines.iter().filter_map(leak).collect()
 }
 
-fn own() -> Vec<Leak> {
-    type Form = (&'static str, Tier, fn(&str) -> String);
+fn own() -> Vec<LeakCase> {
+    type Form = (&'static str, LeakTier, fn(&str) -> String);
     let forms: [Form; 5] = [
-        ("plain", Tier::Must, str::to_owned),
-        ("upper", Tier::Must, str::to_uppercase),
-        ("hex", Tier::Must, |text| text.bytes().map(|byte| format!("{byte:02x}")).collect()),
-        ("base64", Tier::Must, |text| STANDARD.encode(text)),
-        ("zwsp", Tier::Should, |text| text.chars().map(|c| format!("{c}\u{200b}")).collect()),
+        ("plain", LeakTier::Must, str::to_owned),
+        ("upper", LeakTier::Must, str::to_uppercase),
+        ("hex", LeakTier::Must, |text| text.bytes().map(|byte| format!("{byte:02x}")).collect()),
+        ("base64", LeakTier::Must, |text| STANDARD.encode(text)),
+        ("zwsp", LeakTier::Should, |text| text.chars().map(|c| format!("{c}\u{200b}")).collect()),
     ];
-    let write = |(name, value): (&str, &str), (encoding, tier, form): &Form| Leak {
+    let write = |(name, value): (&str, &str), (encoding, tier, form): &Form| LeakCase {
         name: name.to_owned(),
         encoding: (*encoding).to_owned(),
         tier: *tier,

@@ -1,8 +1,9 @@
-//! A client that takes all places for proposals, or puts its own text where another's waits to be looked at.
+//! Proposal flood: a client takes all places for proposals, or replaces another client's proposal before
+//! review.
 
 use super::*;
 
-/// Proposes until that is refused, each time as the client that `who` names.
+/// Proposes until refused, each time as the client that `who` returns.
 fn flood(world: &World, who: impl Fn(usize) -> String) -> usize {
     (0..PROPOSALS_MAX * 2)
         .take_while(|number| {
@@ -22,13 +23,13 @@ fn one_client_leaves_room_for_the_others() {
     let refused = world.scripts.propose(&"more".parse().unwrap(), "1", "greedy").unwrap_err();
     assert!(matches!(refused, ScriptError::ManyOwnProposals), "{refused}");
     assert!(is_let(&world, "honest", "honest"));
-    // What it has it may change, and what is decided makes room.
+    // It may replace its own, and a decision makes room.
     world.scripts.propose(&"spam0".parse().unwrap(), "2", "greedy").unwrap();
     world.scripts.remove(&"spam0".parse().unwrap()).unwrap();
     world.scripts.propose(&"more".parse().unwrap(), "1", "greedy").unwrap();
 }
 
-/// The check can fail: a store that took every proposal for another client's would be filled by one.
+/// The check can fail: if every proposal counted as another client's, one client would fill the store.
 #[test]
 fn a_weak_store_that_knows_no_clients_is_filled() {
     let world = World::new();
@@ -36,26 +37,26 @@ fn a_weak_store_that_knows_no_clients_is_filled() {
     assert!(!is_let(&world, "honest", "honest"));
 }
 
-/// Lets one client propose, and another the same name. Returns what a person would be shown.
+/// Lets one client propose, and another the same name. Returns the text that a person would see.
 fn replaced(first: &str, second: &str) -> String {
     let world = World::new();
     let name: ScriptName = "report".parse().unwrap();
     world.scripts.propose(&name, "result = 'reviewed'", first).unwrap();
     let _ = world.scripts.propose(&name, "result = 'swapped'", second);
-    world.scripts.look(&name).unwrap().proposed.unwrap()
+    world.scripts.review(&name).unwrap().proposed.unwrap()
 }
 
 #[test]
 fn what_another_client_proposed_is_not_replaced() {
     assert_eq!(replaced("ada", "mallory"), "result = 'reviewed'");
-    // The check can fail: where both have one name, it is.
+    // The check can fail: if both have one name, it is replaced.
     assert_eq!(replaced("ada", "ada"), "result = 'swapped'");
-    // Once it is decided about, the name is free.
+    // After the decision, the name is free.
     let world = World::new();
     let name: ScriptName = "report".parse().unwrap();
     let proposal = world.scripts.propose(&name, "1", "ada").unwrap();
     assert!(matches!(world.scripts.propose(&name, "2", "mallory"), Err(ScriptError::ProposedByAnother(_))));
-    let reject = Reject { sha256: proposal.sha256, reason: None, by: "me".to_owned(), seen: None };
+    let reject = ScriptRejection { sha256: proposal.sha256, reason: None, by: "me".to_owned(), seen: None };
     world.scripts.reject(&name, reject).unwrap();
     world.scripts.propose(&name, "2", "mallory").unwrap();
 }

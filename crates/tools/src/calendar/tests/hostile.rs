@@ -1,14 +1,14 @@
-//! Calendars that were made to take a hub down.
+//! Calendars made for denial of service.
 
 use super::super::event;
-use super::super::recur::{Budget, STEPS_MAX, Wanted, expand};
-use super::super::rule::Rule;
-use super::super::series::{Window, instances};
+use super::super::rrule::RecurrenceRule;
+use super::super::rrule_expansion::{ExpansionBudget, STEPS_MAX, StartRange, expand};
+use super::super::series::{TimeWindow, instances};
 use jiff::civil::date;
 use jiff::tz::TimeZone;
 use std::time::{Duration, Instant};
 
-/// Wide room for an unoptimized build on a busy machine: what has no bound takes years.
+/// Generous for a debug build on a busy machine: an unbounded expansion takes years.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn calendar(events: &str) -> String {
@@ -23,12 +23,14 @@ fn repeating(rule: &str) -> String {
     calendar(&event(&format!("UID:1\nDTSTART:19700101T000000Z\nRRULE:{rule}\n")))
 }
 
-/// Returns how many take place in a year, and whether some were left out.
+/// Returns the number of instances in a year, and whether some were left out.
 fn read(text: &str) -> (usize, bool) {
-    let window =
-        Window { from: "2026-01-01T00:00:00Z".parse().unwrap(), to: "2027-01-01T00:00:00Z".parse().unwrap() };
+    let window = TimeWindow {
+        from: "2026-01-01T00:00:00Z".parse().unwrap(),
+        to: "2027-01-01T00:00:00Z".parse().unwrap(),
+    };
     let contents = event::read(text, &TimeZone::UTC).unwrap();
-    let found = instances(&contents.events, window, &TimeZone::UTC, &mut Budget::new(STEPS_MAX));
+    let found = instances(&contents.events, window, &TimeZone::UTC, &mut ExpansionBudget::new(STEPS_MAX));
     (found.instances.len(), found.cut || contents.cut)
 }
 
@@ -83,7 +85,7 @@ fn list(count: usize) -> String {
     (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(",")
 }
 
-/// Looks at every second, as a rule says it comes true, and counts them.
+/// Control: checks every second.
 fn weak_steps(from: i64, to: i64) -> u64 {
     (from..to).map(std::hint::black_box).filter(|second| second % 86_400 == 86_401).count() as u64
         + (to - from).unsigned_abs()
@@ -91,21 +93,21 @@ fn weak_steps(from: i64, to: i64) -> u64 {
 
 #[test]
 fn a_rule_that_never_comes_true_costs_what_it_is_given() {
-    let rule = Rule::parse("FREQ=MINUTELY;BYMONTH=2;BYMONTHDAY=31;COUNT=5").unwrap();
+    let rule = RecurrenceRule::parse("FREQ=MINUTELY;BYMONTH=2;BYMONTHDAY=31;COUNT=5").unwrap();
     let start = date(1970, 1, 1).at(0, 0, 0, 0);
-    let wanted = Wanted { from: start, to: date(9000, 1, 1).at(0, 0, 0, 0) };
-    let mut budget = Budget::new(STEPS_MAX);
+    let wanted = StartRange { from: start, to: date(9000, 1, 1).at(0, 0, 0, 0) };
+    let mut budget = ExpansionBudget::new(STEPS_MAX);
     let found = expand(&rule, start, wanted, &mut budget);
     assert!(found.starts.is_empty() && found.cut);
-    // What looks at each second of a single year has done more than a whole calendar may.
+    // Checking each second of a single year exceeds the budget of a whole calendar.
     assert!(weak_steps(0, 365 * 86_400) > STEPS_MAX);
-    // What is spent is spent: the next rule gets nothing.
-    let mut spent = Budget::new(0);
-    let found = expand(&Rule::parse("FREQ=DAILY").unwrap(), start, wanted, &mut spent);
+    // An exhausted budget leaves nothing for the next rule.
+    let mut spent = ExpansionBudget::new(0);
+    let found = expand(&RecurrenceRule::parse("FREQ=DAILY").unwrap(), start, wanted, &mut spent);
     assert!(found.starts.is_empty() && found.cut);
 }
 
-/// Numbers that look random and are the same each time.
+/// Deterministic pseudo-random numbers.
 fn numbers(mut seed: u64) -> impl Iterator<Item = usize> {
     std::iter::repeat_with(move || {
         seed ^= seed << 13;
@@ -160,13 +162,14 @@ fn no_calendar_is_too_broken_to_be_read() {
             broken.splice(at..at + gone, pieces[next(pieces.len())].chars());
         }
         let broken: String = broken.into_iter().collect();
-        let window = Window {
+        let window = TimeWindow {
             from: "2026-01-01T00:00:00Z".parse().unwrap(),
             to: "2026-02-01T00:00:00Z".parse().unwrap(),
         };
         if let Some(contents) = event::read(&broken, &TimeZone::UTC) {
-            // What was read is told, in order.
-            let found = instances(&contents.events, window, &TimeZone::UTC, &mut Budget::new(20_000));
+            // Parsed events expand in order.
+            let found =
+                instances(&contents.events, window, &TimeZone::UTC, &mut ExpansionBudget::new(20_000));
             assert!(found.instances.is_sorted_by_key(|instance| instance.at), "{broken}");
         }
     }

@@ -1,17 +1,17 @@
-//! The same instances as another implementation finds: `icalendar` with `recurring-ical-events`, from PyPI.
+//! Compares instances with a reference implementation: `icalendar` with `recurring-ical-events`, from PyPI.
 //!
-//! `cargo xtask calendars` lets it work through calendars made from a seed and runs this with what it found.
+//! `cargo xtask calendars` generates calendars from a seed, expands them there, and runs this test with the results.
 
 use super::shown;
 use serde_json::Value;
 
-/// Names the file with calendars and what takes place in them.
+/// Names the file with calendars and their expected instances.
 const VARIABLE: &str = "PORTCULLIS_TEST_CALENDARS";
 
-/// Reads a calendar before it is read.
+/// Changes a calendar before it is parsed.
 type Misread = fn(&str) -> String;
 
-/// Ways to misread a calendar, to show that the same comparison notices.
+/// Deliberate misreadings, to show that the comparison detects them.
 const MISREADINGS: [(&str, Misread); 5] = [
     ("ignores exceptions", |text| text.replace("EXDATE", "X-EXDATE")),
     ("ignores changes", |text| text.replace("RECURRENCE-ID", "X-RECURRENCE-ID")),
@@ -51,7 +51,7 @@ fn differences(cases: &[Value], read: Misread) -> Vec<String> {
     differences
 }
 
-/// A misreading looks for words, which may be folded.
+/// Unfolds lines, because a misreading searches for words.
 fn unfolded(text: &str) -> String {
     text.replace("\r\n ", "").replace("\n ", "")
 }

@@ -1,12 +1,12 @@
 //! The tool as a client sees it.
 
 use crate::ToolsConfig;
-use crate::calendar::{CalendarConfig, CalendarPlace, CalendarSource};
-use crate::testing::{Hub, shown};
-use crate::web::{Site, answer};
+use crate::calendar::{CalendarConfig, CalendarLocation, CalendarSource};
+use crate::testing::{ToolsFixture, shown};
+use crate::web::{WebFixtureSite, answer};
 use jiff::tz::TimeZone;
 use portcullis_core::{Clock, Output, Secret, Target};
-use portcullis_egress::{HiddenAddress, PlainHttp};
+use portcullis_egress::{PlainHttp, SecretUrl};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,24 +29,24 @@ fn hand() -> Arc<Hand> {
 }
 
 fn feed(name: &str, address: &str) -> CalendarSource {
-    let address = HiddenAddress::Given(Secret::new(address.to_owned()));
+    let address = SecretUrl::Given(Secret::new(address.to_owned()));
     CalendarSource {
         name: name.to_owned(),
-        place: CalendarPlace::Address { address, plain_http: PlainHttp::Refused },
+        place: CalendarLocation::Address { address, plain_http: PlainHttp::Refused },
     }
 }
 
 fn file(name: &str, path: &Path) -> CalendarSource {
-    CalendarSource { name: name.to_owned(), place: CalendarPlace::File(path.to_owned()) }
+    CalendarSource { name: name.to_owned(), place: CalendarLocation::File(path.to_owned()) }
 }
 
-fn hub(site: &Site, clock: Arc<Hand>, calendars: Vec<CalendarSource>) -> Hub {
+fn hub(site: &WebFixtureSite, clock: Arc<Hand>, calendars: Vec<CalendarSource>) -> ToolsFixture {
     let zone = Arc::new(|| TimeZone::get("Europe/Vienna").unwrap());
     let config = CalendarConfig { egress: site.config().egress, clock, zone, calendars };
-    Hub::of(|tools| ToolsConfig { calendars: Some(config), ..tools })
+    ToolsFixture::of(|tools| ToolsConfig { calendars: Some(config), ..tools })
 }
 
-async fn read(hub: &Hub, arguments: Value) -> Value {
+async fn read(hub: &ToolsFixture, arguments: Value) -> Value {
     match hub.call(Target::Tool("calendar_read".to_owned()), arguments).await {
         Ok(Output::Tool(output)) => output.structured.unwrap(),
         other => panic!("{}", shown(other)),
@@ -54,12 +54,12 @@ async fn read(hub: &Hub, arguments: Value) -> Value {
 }
 
 /// Returns each event in one line.
-fn lines(told: &Value) -> String {
+fn lines(agenda: &Value) -> String {
     let text = |event: &Value, key: &str| event[key].as_str().unwrap_or("-").to_owned();
     let line = |event: &Value| {
         ["start", "end", "title", "location", "status", "calendar"].map(|key| text(event, key)).join(" | ")
     };
-    told["events"].as_array().unwrap().iter().map(line).collect::<Vec<_>>().join("\n")
+    agenda["events"].as_array().unwrap().iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 const WORK: &str = "BEGIN:VCALENDAR\nVERSION:2.0\n\
@@ -76,7 +76,7 @@ const HOME: &str = "BEGIN:VCALENDAR\nVERSION:2.0\n\
 
 #[tokio::test]
 async fn calendars_are_merged_in_order_in_the_zone_of_the_reader() {
-    let site = Site::open(|path| match path {
+    let site = WebFixtureSite::open(|path| match path {
         "/work" => answer(200, &[("content-type", "text/calendar")], WORK),
         _ => answer(200, &[], HOME),
     });
@@ -87,8 +87,8 @@ async fn calendars_are_merged_in_order_in_the_zone_of_the_reader() {
         hand(),
         vec![feed("Work", &site.url("/work")), file("Home", &folder.path().join("home.ics"))],
     );
-    let told = read(&hub, json!({})).await;
-    insta::assert_snapshot!(lines(&told), @"
+    let agenda = read(&hub, json!({})).await;
+    insta::assert_snapshot!(lines(&agenda), @"
     2026-03-22 | 2026-03-24 | Fair | - | tentative | Work
     2026-03-23T05:00:00+01:00 | 2026-03-23T07:00:01+01:00 | Under way | - | confirmed | Work
     2026-03-23T09:30:00+01:00 | 2026-03-23T09:45:00+01:00 | Stand-up | Room 1, left | confirmed | Work
@@ -96,10 +96,10 @@ async fn calendars_are_merged_in_order_in_the_zone_of_the_reader() {
     2026-03-29T08:00:00+02:00 | 2026-03-29T08:00:00+02:00 | Pills | - | confirmed | Home
     2026-03-29T09:30:00+02:00 | 2026-03-29T09:45:00+02:00 | Stand-up | Room 1, left | confirmed | Work
     ");
-    assert_eq!(told["from"], "2026-03-23T07:00:00+01:00");
-    assert_eq!(told["until"], "2026-03-30T07:00:00+02:00", "seven days, of which one has 23 hours");
+    assert_eq!(agenda["from"], "2026-03-23T07:00:00+01:00");
+    assert_eq!(agenda["until"], "2026-03-30T07:00:00+02:00", "seven days, of which one has 23 hours");
     assert_eq!(
-        (&told["timezone"], &told["problems"], &told["left_out"]),
+        (&agenda["timezone"], &agenda["problems"], &agenda["left_out"]),
         (&json!("Europe/Vienna"), &json!([]), &json!(0))
     );
     let one = read(&hub, json!({ "calendar": " home ", "days": 1 })).await;
@@ -122,7 +122,7 @@ async fn calendars_are_merged_in_order_in_the_zone_of_the_reader() {
 
 #[tokio::test]
 async fn a_dead_feed_is_told_beside_the_others_and_never_where_it_is() {
-    let site = Site::open(|path| match path {
+    let site = WebFixtureSite::open(|path| match path {
         "/secret-link/good" => answer(200, &[], HOME),
         "/secret-link/gone" => answer(404, &[], ""),
         "/secret-link/busy" => answer(429, &[("retry-after", "120")], ""),
@@ -136,25 +136,25 @@ async fn a_dead_feed_is_told_beside_the_others_and_never_where_it_is() {
     calendars.push(feed("unknown", "https://secret-link.invalid/"));
     calendars.push(file("file", Path::new("/nonexistent/secret-link.ics")));
     let hub = hub(&site, hand(), calendars);
-    let told = read(&hub, json!({})).await;
-    assert_eq!(told["events"].as_array().unwrap().len(), 2);
-    let all = told.to_string();
+    let agenda = read(&hub, json!({})).await;
+    assert_eq!(agenda["events"].as_array().unwrap().len(), 2);
+    let all = agenda.to_string();
     for part in ["secret-link", "127.0.0.1", "10.0.0.1", "nonexistent"] {
         assert!(!all.contains(part), "{part}: {all}");
     }
     let problem = |problem: &Value| {
         format!("{}: {}", problem["calendar"].as_str().unwrap(), problem["problem"].as_str().unwrap())
     };
-    let problems: Vec<String> = told["problems"].as_array().unwrap().iter().map(problem).collect();
+    let problems: Vec<String> = agenda["problems"].as_array().unwrap().iter().map(problem).collect();
     insta::assert_snapshot!(problems.join("\n"), @"
     gone: calendar `gone` answered 404 Not Found
     page: what is there is not a calendar
-    sent: calendar `sent` redirects to where we do not follow
+    sent: calendar `sent` redirects to a URL that is refused
     busy: calendar `busy` answered 429 Too Many Requests
     unknown: calendar `unknown` has no public address
     file: the file of calendar `file` cannot be read
     ");
-    assert!(told["problems"].as_array().unwrap().iter().all(|problem| !problem["advice"][0].is_null()));
+    assert!(agenda["problems"].as_array().unwrap().iter().all(|problem| !problem["advice"][0].is_null()));
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn what_did_not_change_is_not_sent_again_and_stands_in_for_a_while() {
     let answering = state.clone();
     let sent = Arc::new(AtomicU64::new(0));
     let sending = sent.clone();
-    let site = Site::open_heads(move |request| {
+    let site = WebFixtureSite::open_heads(move |request| {
         let (version, status) = *answering.lock().unwrap();
         if status != 200 {
             return answer(status, &[], "");
@@ -176,10 +176,10 @@ async fn what_did_not_change_is_not_sent_again_and_stands_in_for_a_while() {
     });
     let clock = hand();
     let hub = hub(&site, clock.clone(), vec![feed("Home", &site.url("/x"))]);
-    let title = |told: &Value| told["events"][1]["title"].as_str().unwrap_or_default().to_owned();
+    let title = |agenda: &Value| agenda["events"][1]["title"].as_str().unwrap_or_default().to_owned();
     let asked = || (site.asked().len(), sent.load(Ordering::Relaxed));
     assert_eq!((title(&read(&hub, json!({})).await), asked()), ("v1".to_owned(), (1, 1)));
-    // Within a minute nobody is asked, after it only whether something changed.
+    // Fresh for a minute, then revalidated.
     clock.0.fetch_add(59, Ordering::Relaxed);
     assert_eq!((title(&read(&hub, json!({})).await), asked()), ("v1".to_owned(), (1, 1)));
     clock.0.fetch_add(1, Ordering::Relaxed);
@@ -187,14 +187,14 @@ async fn what_did_not_change_is_not_sent_again_and_stands_in_for_a_while() {
     clock.0.fetch_add(60, Ordering::Relaxed);
     state.lock().unwrap().0 = "v2";
     assert_eq!((title(&read(&hub, json!({})).await), asked()), ("v2".to_owned(), (3, 2)));
-    // A calendar that broke is told, with what it last said.
+    // A failing calendar is reported, with its stale copy.
     state.lock().unwrap().1 = 500;
     clock.0.fetch_add(60, Ordering::Relaxed);
-    let told = read(&hub, json!({})).await;
-    assert_eq!(title(&told), "v2");
-    assert_eq!(told["problems"][0]["problem"], "calendar `Home` answered 500 Internal Server Error");
-    assert_eq!(told["problems"][0]["shown_as_of"], "2026-03-23T07:02:00+01:00");
-    // But not for ever.
+    let agenda = read(&hub, json!({})).await;
+    assert_eq!(title(&agenda), "v2");
+    assert_eq!(agenda["problems"][0]["problem"], "calendar `Home` answered 500 Internal Server Error");
+    assert_eq!(agenda["problems"][0]["shown_as_of"], "2026-03-23T07:02:00+01:00");
+    // But only for a day.
     clock.0.fetch_add(24 * 60 * 60, Ordering::Relaxed);
     assert_eq!(read(&hub, json!({})).await["events"], json!([]));
 }
@@ -209,10 +209,10 @@ async fn an_answer_has_a_bound_and_says_what_it_leaves_out() {
         "t".repeat(3_000)
     );
     let text = format!("BEGIN:VCALENDAR\n{events}{long}END:VCALENDAR\n");
-    let site = Site::open(move |_| answer(200, &[], &text));
+    let site = WebFixtureSite::open(move |_| answer(200, &[], &text));
     let hub = hub(&site, hand(), vec![feed("Home", &site.url("/x"))]);
-    let told = read(&hub, json!({})).await;
-    assert_eq!((told["events"].as_array().unwrap().len(), &told["left_out"]), (500, &json!(301)));
-    assert_eq!(told["events"][0]["title"], "(too long to be shown)");
-    assert_eq!(told["problems"][0]["problem"], "1 of its events cannot be read in full");
+    let agenda = read(&hub, json!({})).await;
+    assert_eq!((agenda["events"].as_array().unwrap().len(), &agenda["left_out"]), (500, &json!(301)));
+    assert_eq!(agenda["events"][0]["title"], "(too long to be shown)");
+    assert_eq!(agenda["problems"][0]["problem"], "1 of its events cannot be read in full");
 }

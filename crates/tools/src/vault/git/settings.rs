@@ -1,15 +1,15 @@
-//! Which settings of a repository may stay in force.
+//! Allowlist of repository settings.
 //!
-//! Git starts programs for many settings, and new ones come with every version, so those that are known to do no harm are
-//! listed, and all others refused. What is overridden by the caller is harmless too.
+//! Many git settings start programs, and new versions add more, so known harmless settings are listed and all others
+//! refused. Settings that the caller overrides are harmless too.
 
-/// Sections of which every setting is about how things look, or is not read by git at all.
+/// Sections with only cosmetic settings, or that git itself does not read.
 const SECTIONS: [&str; 16] = [
     "advice", "alias", "branch", "color", "column", "commit", "gui", "index", "init", "lfs", "pack", "pull",
     "rebase", "status", "tag", "user",
 ];
 
-/// Single settings, in lower case; `*` is any name of a remote.
+/// Single settings, in lower case; `*` is any remote name.
 const KEYS: [&str; 50] = [
     "core.repositoryformatversion",
     "core.filemode",
@@ -64,8 +64,8 @@ const KEYS: [&str; 50] = [
     "remote.*.tagopt",
 ];
 
-/// Returns whether a setting must not be there. Keys come as git prints them, with the section in lower case.
-pub(in crate::vault) fn forbidden(key: &str) -> bool {
+/// Returns whether a setting is refused. Keys are as git prints them, with the section in lower case.
+pub(in crate::vault) fn is_forbidden(key: &str) -> bool {
     if key.is_empty() {
         return false;
     }
@@ -85,7 +85,7 @@ pub(in crate::vault) fn forbidden(key: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Every setting of git 2.47 that starts a program, reads another file of settings, or leads elsewhere.
+    /// Every setting of git 2.47 that starts a program, includes another file, or redirects elsewhere.
     const DANGEROUS: [&str; 34] = [
         "core.alternaterefscommand",
         "core.gitproxy",
@@ -125,10 +125,10 @@ mod tests {
 
     #[test]
     fn what_could_start_a_program_is_refused() {
-        let missed: Vec<&str> = DANGEROUS.into_iter().filter(|key| !forbidden(key)).collect();
+        let missed: Vec<&str> = DANGEROUS.into_iter().filter(|key| !is_forbidden(key)).collect();
         assert_eq!(missed, Vec::<&str>::new());
-        assert!(forbidden("newsection.somecommand") && forbidden("x"));
-        // The test can fail: a list of what is known to be bad would miss some.
+        assert!(is_forbidden("newsection.somecommand") && is_forbidden("x"));
+        // Control: a denylist would miss some.
         let weak = |key: &&str| !["core.sshcommand", "filter.x.clean", "diff.external"].contains(key);
         assert!(DANGEROUS.iter().any(weak));
     }
@@ -152,7 +152,7 @@ mod tests {
             "lfs.repositoryformatversion",
             "core.hookspath",
         ] {
-            assert!(!forbidden(key), "{key}");
+            assert!(!is_forbidden(key), "{key}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The same note changed here and there: nothing is lost, and nothing is left half done.
+//! The same note changed on both sides: nothing is lost, and no step is left half done.
 
-use super::remote::{World, git, plain_git, write};
+use super::remote::{SyncFixture, git, plain_git, write};
 use super::{facts, put};
 use serde_json::json;
 use std::path::Path;
 
 const NOTE: &str = "one\ntwo\nthree\nfour\nfive\nsix\nseven\n";
 
-/// What must hold after any sync: no merge under way, no marks of a conflict in a note.
+/// Invariants after any sync: no merge in progress, no conflict markers in a note.
 fn problems(vault: &Path) -> Vec<String> {
     let mut problems = Vec::new();
     for state in ["MERGE_HEAD", "rebase-merge", "rebase-apply"] {
@@ -26,7 +26,7 @@ fn problems(vault: &Path) -> Vec<String> {
 
 #[tokio::test]
 async fn both_versions_are_kept_and_the_answer_says_so() {
-    let world = World::with(&[("Note.md", NOTE)]);
+    let world = SyncFixture::with(&[("Note.md", NOTE)]);
     let hub = world.hub();
     facts(&hub, "vault_read", json!({ "path": "Note.md" })).await;
     world.elsewhere(&[("Note.md", &NOTE.replace("four", "four of theirs"))]);
@@ -51,10 +51,10 @@ async fn both_versions_are_kept_and_the_answer_says_so() {
     assert_eq!(found["results"][0]["path"], kept_as);
 }
 
-/// The check can fail: what the original did leaves the repository in the middle of a rebase.
+/// Control: a plain `git pull --rebase` leaves the repository in the middle of a rebase.
 #[tokio::test]
 async fn a_plain_pull_is_found_out() {
-    let world = World::with(&[("Note.md", NOTE)]);
+    let world = SyncFixture::with(&[("Note.md", NOTE)]);
     facts(&world.hub(), "vault_list", json!({})).await;
     world.elsewhere(&[("Note.md", &NOTE.replace("four", "four of theirs"))]);
     let vault = world.vault();
@@ -66,7 +66,7 @@ async fn a_plain_pull_is_found_out() {
 
 #[tokio::test]
 async fn changes_to_different_lines_are_put_together() {
-    let world = World::with(&[("Note.md", NOTE)]);
+    let world = SyncFixture::with(&[("Note.md", NOTE)]);
     let hub = world.hub();
     facts(&hub, "vault_read", json!({ "path": "Note.md" })).await;
     world.elsewhere(&[("Note.md", &NOTE.replace("one", "ONE")), ("Other.md", "other\n")]);
@@ -79,7 +79,7 @@ async fn changes_to_different_lines_are_put_together() {
 
 #[tokio::test]
 async fn what_was_removed_there_and_changed_here_lives() {
-    let world = World::with(&[("Note.md", NOTE), ("Stays.md", "x\n")]);
+    let world = SyncFixture::with(&[("Note.md", NOTE), ("Stays.md", "x\n")]);
     let hub = world.hub();
     facts(&hub, "vault_read", json!({ "path": "Note.md" })).await;
     std::fs::remove_file(world.other().join("Note.md")).unwrap();
@@ -96,7 +96,7 @@ async fn what_was_removed_there_and_changed_here_lives() {
 #[tokio::test]
 async fn what_a_person_has_not_committed_is_never_overwritten() {
     let world =
-        World::with(&[("Note.md", NOTE), ("Home.md", "home\n"), (".obsidian/workspace.json", "{}\n")]);
+        SyncFixture::with(&[("Note.md", NOTE), ("Home.md", "home\n"), (".obsidian/workspace.json", "{}\n")]);
     let hub = world.hub();
     facts(&hub, "vault_list", json!({})).await;
     let vault = world.vault();
@@ -126,14 +126,14 @@ async fn what_a_person_has_not_committed_is_never_overwritten() {
         .collect();
     copies.sort();
     assert_eq!(copies, ["edited elsewhere\n", "new elsewhere\n"]);
-    // A second look finds nothing new to say.
+    // A second read has no notice.
     assert_eq!(facts(&hub, "vault_read", json!({ "path": "Home.md" })).await["notice"], json!(null));
     assert_eq!(world.there("Note.md").as_deref(), Some("edited elsewhere\n"));
 }
 
 #[tokio::test]
 async fn commits_of_a_person_keep_their_author() {
-    let world = World::with(&[("Note.md", NOTE)]);
+    let world = SyncFixture::with(&[("Note.md", NOTE)]);
     let hub = world.hub();
     facts(&hub, "vault_list", json!({})).await;
     put(&world.vault(), "Mine.md", "mine\n");

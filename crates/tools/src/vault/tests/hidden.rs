@@ -1,6 +1,6 @@
-//! What is hidden in a vault cannot be read, listed, found or written, by any name.
+//! Hidden files of a vault cannot be read, listed, found or written, by any spelling.
 
-use super::{Box, put};
+use super::{VaultFixture, put};
 use portcullis_core::Target;
 use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
@@ -23,7 +23,7 @@ fn set_traps(vault: &Path) {
         put(vault, path, CANARY);
     }
     put(vault, "sub/seen.md", "seen\n");
-    // Harmless names that lead to what is hidden.
+    // Harmless names that link to hidden files.
     for (target, link) in [
         (".git", "git"),
         (".git/config", "config.md"),
@@ -35,7 +35,7 @@ fn set_traps(vault: &Path) {
     }
 }
 
-/// Every way to write a path of something hidden.
+/// Every spelling of a hidden path.
 fn paths() -> Vec<String> {
     let mut paths: Vec<String> = HIDDEN.iter().map(|path| (*path).to_owned()).collect();
     for path in HIDDEN {
@@ -64,13 +64,13 @@ fn paths() -> Vec<String> {
     paths
 }
 
-/// The checking function: what of the hidden is in an answer.
+/// Returns the paths whose result leaks hidden content.
 fn leaks(answers: &[(String, String)]) -> Vec<&str> {
     let shows = |answer: &str| {
         answer.contains(CANARY)
             || ["post-commit", "main.js", "app.json", "plugins"].iter().any(|name| answer.contains(name))
     };
-    // What was asked is repeated in refusals, and is no leak.
+    // Errors repeat the requested path, which is no leak.
     let leaked = answers.iter().filter(|(path, answer)| shows(&answer.replace(path.as_str(), "")));
     leaked.map(|(path, _)| path.as_str()).collect()
 }
@@ -82,7 +82,7 @@ fn contents(vault: &Path) -> Vec<(PathBuf, String)> {
 
 #[tokio::test]
 async fn nothing_hidden_is_seen_or_changed() {
-    let vault = Box::with(&[]);
+    let vault = VaultFixture::with(&[]);
     set_traps(&vault.vault());
     let before = contents(&vault.vault());
     let mut answers = Vec::new();
@@ -106,16 +106,16 @@ async fn nothing_hidden_is_seen_or_changed() {
     assert_eq!(leaks(&answers), Vec::<&str>::new());
     assert_eq!(vault.found("canary").await, Vec::<String>::new());
     assert_eq!(contents(&vault.vault()), before, "nothing hidden was changed");
-    // The door is not shut altogether.
+    // Visible files are still reachable.
     let listed: Value = vault.facts("vault_list", json!({ "path": "sub" })).await;
     assert_eq!(listed["entries"][0]["path"], "sub/seen.md");
     println!("{} paths by 5 ways: nothing hidden was seen or changed", paths().len());
 }
 
-/// The check can fail: `Root` alone keeps to the vault, and shows all of it.
+/// Control: `Root` alone confines access to the vault, and shows all of it.
 #[test]
 fn a_vault_that_only_keeps_to_its_folder_is_found_out() {
-    let vault = Box::with(&[]);
+    let vault = VaultFixture::with(&[]);
     set_traps(&vault.vault());
     let root = portcullis_core::Root::open(&vault.vault()).unwrap();
     let read = |path: String| {
@@ -125,8 +125,10 @@ fn a_vault_that_only_keeps_to_its_folder_is_found_out() {
     };
     let answers: Vec<(String, String)> = paths().into_iter().filter_map(read).collect();
     assert!(leaks(&answers).len() > HIDDEN.len(), "{:?}", leaks(&answers));
-    // And a rule about names alone does not know where links lead.
-    let visible: Vec<(String, String)> =
-        answers.into_iter().filter(|(path, _)| crate::vault::Place::parse(path, "note").is_ok()).collect();
+    // A check of names alone does not see where links lead.
+    let visible: Vec<(String, String)> = answers
+        .into_iter()
+        .filter(|(path, _)| crate::vault::VaultPath::parse(path, "note").is_ok())
+        .collect();
     assert!(!leaks(&visible).is_empty());
 }

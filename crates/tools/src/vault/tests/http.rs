@@ -1,7 +1,7 @@
-//! Syncing over HTTP, with `git http-backend` behind a server that wants to know who comes.
+//! Sync over HTTP, with `git http-backend` behind a server that requires authentication.
 
 use super::facts;
-use super::remote::{World, write};
+use super::remote::{SyncFixture, write};
 use crate::vault::sync::SyncConfig;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex};
 
 const TOKEN: &str = "tok-3f9a1c77e2b84d50";
 
-/// A secret that was granted for one host.
-struct Granted(&'static str);
+/// A secret granted for one host.
+struct GrantedSecret(&'static str);
 
-impl SecretSource for Granted {
+impl SecretSource for GrantedSecret {
     fn resolve_for(&self, name: &str, host: &str, field: &str) -> Result<Secret<String>, SecretError> {
         if name == "NOTES_TOKEN" && host == self.0 && field == "Authorization" {
             Ok(Secret::new(TOKEN.to_owned()))
@@ -30,29 +30,29 @@ impl SecretSource for Granted {
     }
 }
 
-/// What a server does with a request.
+/// How a server responds.
 #[derive(Clone)]
-enum Does {
-    /// Lets in who has the token.
+enum GitServerBehavior {
+    /// Serves requests with the token.
     Serve(PathBuf),
-    /// Sends everybody elsewhere.
+    /// Redirects every request.
     Redirect(SocketAddr),
 }
 
 struct Server {
     address: SocketAddr,
-    /// The credentials that were shown, one per request.
+    /// The `Authorization` header of each request.
     shown: Arc<Mutex<Vec<Option<String>>>>,
 }
 
 impl Server {
-    fn open(does: Does) -> Server {
+    fn open(does: GitServerBehavior) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, shown) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let seen = shown.clone();
         std::thread::spawn(move || {
             for visitor in listener.incoming().flatten() {
-                // Who goes away in the middle is no failure of the server.
+                // A client that disconnects early is not an error of the server.
                 let _ = answer(visitor, &does, &seen);
             }
         });
@@ -95,19 +95,23 @@ impl Request {
     }
 }
 
-fn answer(mut visitor: TcpStream, does: &Does, shown: &Mutex<Vec<Option<String>>>) -> std::io::Result<()> {
+fn answer(
+    mut visitor: TcpStream,
+    does: &GitServerBehavior,
+    shown: &Mutex<Vec<Option<String>>>,
+) -> std::io::Result<()> {
     let request = Request::read(&mut BufReader::new(visitor.try_clone()?))?;
     let credentials = request.header("authorization").map(str::to_owned);
     shown.lock().unwrap().push(credentials.clone());
     let wanted = format!("Basic {}", STANDARD.encode(format!("git:{TOKEN}")));
     match does {
-        Does::Redirect(to) => {
+        GitServerBehavior::Redirect(to) => {
             write!(visitor, "HTTP/1.1 302 Found\r\nlocation: http://{to}{}\r\nconnection: close\r\n\r\n", request.target)
         }
-        Does::Serve(_) if credentials != Some(wanted) => visitor.write_all(
+        GitServerBehavior::Serve(_) if credentials != Some(wanted) => visitor.write_all(
             b"HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"notes\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
         ),
-        Does::Serve(root) => visitor.write_all(&by_backend(root, &request)),
+        GitServerBehavior::Serve(root) => visitor.write_all(&by_backend(root, &request)),
     }
 }
 
@@ -142,19 +146,19 @@ fn by_backend(root: &Path, request: &Request) -> Vec<u8> {
     [format!("HTTP/1.1 {status}\r\nconnection: close\r\n").as_bytes(), &output].concat()
 }
 
-fn config(world: &World, server: &Server, granted: &'static str) -> SyncConfig {
+fn config(world: &SyncFixture, server: &Server, granted: &'static str) -> SyncConfig {
     SyncConfig {
         address: format!("http://{}/notes.git", server.address).parse().unwrap(),
         token: Some("secret:NOTES_TOKEN".parse().unwrap()),
-        secrets: Arc::new(Granted(granted)),
+        secrets: Arc::new(GrantedSecret(granted)),
         ..world.config()
     }
 }
 
 #[tokio::test]
 async fn notes_are_cloned_pulled_and_pushed_with_a_token() {
-    let world = World::with(&[("Home.md", "home\n")]);
-    let server = Server::open(Does::Serve(world.folder.path().to_owned()));
+    let world = SyncFixture::with(&[("Home.md", "home\n")]);
+    let server = Server::open(GitServerBehavior::Serve(world.folder.path().to_owned()));
     let hub = world.hub_with(config(&world, &server, "127.0.0.1"));
     assert_eq!(facts(&hub, "vault_read", json!({ "path": "Home" })).await["content"], "home\n");
     world.elsewhere(&[("Home.md", "home elsewhere\n")]);
@@ -165,20 +169,20 @@ async fn notes_are_cloned_pulled_and_pushed_with_a_token() {
         (Some("a\n"), Some("home elsewhere\n"))
     );
     assert!(server.shown().iter().all(Option::is_some), "no request is made without the token");
-    // Where git keeps things, there is no token.
+    // The repository configuration has no token.
     let kept = std::fs::read_to_string(world.vault().join(".git/config")).unwrap();
     assert!(!kept.contains(TOKEN) && !kept.contains(&STANDARD.encode(format!("git:{TOKEN}"))), "{kept}");
 }
 
 #[tokio::test]
 async fn a_token_goes_only_where_it_was_granted_for() {
-    let world = World::with(&[("Home.md", "home\n")]);
-    let server = Server::open(Does::Serve(world.folder.path().to_owned()));
+    let world = SyncFixture::with(&[("Home.md", "home\n")]);
+    let server = Server::open(GitServerBehavior::Serve(world.folder.path().to_owned()));
     let hub = world.hub_with(config(&world, &server, "notes.example.com"));
     let listed = facts(&hub, "vault_list", json!({})).await;
     assert!(listed["notice"].as_str().unwrap().contains("NOTES_TOKEN"), "{listed}");
-    assert_eq!(server.shown(), [], "nobody was asked");
-    // Without one, the remote's own word is told, and nobody is asked for a password.
+    assert_eq!(server.shown(), [], "no request was made");
+    // Without a token, the remote's error is reported, and git does not prompt for a password.
     let hub = world.hub_with(SyncConfig { token: None, ..config(&world, &server, "127.0.0.1") });
     let listed = facts(&hub, "vault_list", json!({})).await;
     assert_eq!(
@@ -189,15 +193,15 @@ async fn a_token_goes_only_where_it_was_granted_for() {
 
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
-    let world = World::with(&[("Home.md", "home\n")]);
-    let thief = Server::open(Does::Serve(world.folder.path().to_owned()));
-    let server = Server::open(Does::Redirect(thief.address));
+    let world = SyncFixture::with(&[("Home.md", "home\n")]);
+    let thief = Server::open(GitServerBehavior::Serve(world.folder.path().to_owned()));
+    let server = Server::open(GitServerBehavior::Redirect(thief.address));
     let hub = world.hub_with(config(&world, &server, "127.0.0.1"));
     let listed = facts(&hub, "vault_list", json!({})).await;
     assert!(listed["notice"].as_str().unwrap().starts_with("the vault could not be synced"), "{listed}");
     assert_eq!((server.shown().len(), thief.shown().len()), (1, 0));
 
-    // The check can fail: git as it comes follows the first redirect.
+    // Control: git with default settings follows the first redirect.
     let header = format!("http.extraHeader=Authorization: Basic {}", STANDARD.encode(format!("git:{TOKEN}")));
     let address = format!("http://{}/notes.git", server.address);
     super::remote::plain_git(world.folder.path(), &["-c", &header, "ls-remote", &address]);

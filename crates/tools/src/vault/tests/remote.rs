@@ -1,10 +1,10 @@
-//! Syncing with a bare repository on disk, by the real git.
+//! Sync with a bare repository on disk, using real git.
 
 use super::{facts, put};
 use crate::ToolsConfig;
-use crate::testing::Hub;
+use crate::testing::ToolsFixture;
 use crate::vault::VaultConfig;
-use crate::vault::sync::{Author, SyncConfig, SyncTimes};
+use crate::vault::sync::{CommitAuthor, SyncConfig, SyncTimes};
 use portcullis_egress::NoSecrets;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -20,12 +20,12 @@ pub(super) const PATIENT: SyncTimes = SyncTimes {
     retry_after: Duration::from_secs(60),
 };
 
-/// A bare repository, a second person who works on it, and the vault.
-pub(super) struct World {
+/// A bare repository, a second user with a clone, and the vault.
+pub(super) struct SyncFixture {
     pub(super) folder: TempDir,
 }
 
-/// Runs git as a person would, without the settings of whoever runs the test.
+/// Runs git as a user would, without the settings of the user who runs the test.
 pub(super) fn git(folder: &Path, args: &[&str]) -> String {
     let ran = plain_git(folder, args);
     assert!(ran.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&ran.stderr));
@@ -42,10 +42,10 @@ pub(super) fn plain_git(folder: &Path, args: &[&str]) -> std::process::Output {
     command.output().unwrap()
 }
 
-impl World {
-    /// Makes a repository with these notes in it.
-    pub(super) fn with(files: &[(&str, &str)]) -> World {
-        let world = World { folder: tempfile::tempdir().unwrap() };
+impl SyncFixture {
+    /// Creates a repository with these notes.
+    pub(super) fn with(files: &[(&str, &str)]) -> SyncFixture {
+        let world = SyncFixture { folder: tempfile::tempdir().unwrap() };
         let folder = world.folder.path();
         git(folder, &["init", "-q", "--bare", "-b", "main", "notes.git"]);
         git(folder, &["clone", "-q", "notes.git", "other"]);
@@ -68,7 +68,7 @@ impl World {
         self.folder.path().join("vault")
     }
 
-    /// Somebody else changes notes and pushes them.
+    /// The second user changes notes and pushes them.
     pub(super) fn elsewhere(&self, files: &[(&str, &str)]) {
         let other = self.other();
         if plain_git(&other, &["rev-parse", "@{u}"]).status.success() {
@@ -86,22 +86,27 @@ impl World {
             user: "git".to_owned(),
             token: None,
             secrets: Arc::new(NoSecrets),
-            author: Author { name: "Hub".to_owned(), email: "hub@example.com".to_owned() },
+            author: CommitAuthor { name: "Hub".to_owned(), email: "hub@example.com".to_owned() },
             times: PATIENT,
             at_start: false,
         }
     }
 
-    pub(super) fn hub(&self) -> Hub {
+    pub(super) fn hub(&self) -> ToolsFixture {
         self.hub_with(self.config())
     }
 
-    pub(super) fn hub_with(&self, sync: SyncConfig) -> Hub {
+    pub(super) fn hub_with(&self, sync: SyncConfig) -> ToolsFixture {
         let config = VaultConfig { path: self.vault(), sync: Some(sync) };
-        Hub::of(|tools| ToolsConfig { vault: Some(config), workspace: false, memory: false, ..tools })
+        ToolsFixture::of(|tools| ToolsConfig {
+            vault: Some(config),
+            workspace: false,
+            memory: false,
+            ..tools
+        })
     }
 
-    /// Returns a note as the remote has it.
+    /// Returns a note from the remote.
     pub(super) fn there(&self, path: &str) -> Option<String> {
         let ran = plain_git(&self.bare(), &["show", &format!("main:{path}")]);
         ran.status.success().then(|| String::from_utf8(ran.stdout).unwrap())
@@ -111,13 +116,13 @@ impl World {
         std::fs::read_to_string(self.vault().join(path)).ok()
     }
 
-    /// Returns what the person would see of changes in the vault.
+    /// Returns `git status` of the vault.
     pub(super) fn status(&self) -> String {
         git(&self.vault(), &["status", "--porcelain", "--branch"])
     }
 }
 
-pub(super) async fn write(hub: &Hub, path: &str, content: &str) -> Value {
+pub(super) async fn write(hub: &ToolsFixture, path: &str, content: &str) -> Value {
     facts(hub, "vault_write", json!({ "path": path, "content": content })).await["sync"].clone()
 }
 
@@ -129,10 +134,10 @@ fn done(pulled: bool, committed: bool, pushed: bool) -> Value {
 
 #[tokio::test]
 async fn a_search_waits_for_the_clone_that_began_before_it() {
-    let world = World::with(&[("Plan.md", "Buy oat milk.\n")]);
+    let world = SyncFixture::with(&[("Plan.md", "Buy oat milk.\n")]);
     let times = SyncTimes { pull_after: Duration::from_secs(60), ..PATIENT };
     let hub = world.hub_with(SyncConfig { times, at_start: true, ..world.config() });
-    // One thread: enough turns for the clone to begin, and far fewer than it takes.
+    // Single-threaded: enough yields for the clone to begin, and far fewer than it takes.
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -143,7 +148,7 @@ async fn a_search_waits_for_the_clone_that_began_before_it() {
 
 #[tokio::test]
 async fn an_empty_folder_is_cloned_and_what_is_written_is_pushed() {
-    let world = World::with(&[SYNCED, ("Projects/Beta.md", "beta [[Home]]\n")]);
+    let world = SyncFixture::with(&[SYNCED, ("Projects/Beta.md", "beta [[Home]]\n")]);
     let hub = world.hub();
     let shown = hub
         .check(&[
@@ -176,7 +181,7 @@ async fn an_empty_folder_is_cloned_and_what_is_written_is_pushed() {
 
 #[tokio::test]
 async fn an_empty_repository_gets_its_first_note() {
-    let world = World::with(&[]);
+    let world = SyncFixture::with(&[]);
     let hub = world.hub();
     assert_eq!(write(&hub, "First.md", "first\n").await, done(true, true, true));
     assert_eq!(world.there("First.md").as_deref(), Some("first\n"));
@@ -184,7 +189,7 @@ async fn an_empty_repository_gets_its_first_note() {
 
 #[tokio::test]
 async fn only_the_written_note_is_in_the_commit() {
-    let world = World::with(&[SYNCED, ("Edited.md", "old\n"), ("Staged.md", "old\n")]);
+    let world = SyncFixture::with(&[SYNCED, ("Edited.md", "old\n"), ("Staged.md", "old\n")]);
     let hub = world.hub();
     facts(&hub, "vault_list", json!({})).await;
     let vault = world.vault();
@@ -197,7 +202,7 @@ async fn only_the_written_note_is_in_the_commit() {
     assert_eq!(world.there("Edited.md").as_deref(), Some("old\n"));
     assert_eq!(world.status(), "## main...origin/main\n M Edited.md\nM  Staged.md\n?? Untracked.md");
 
-    // The check can fail: what most programs do takes everything along.
+    // Control: `git add -A`, as most programs do it, commits everything.
     git(&vault, &["add", "-A"]);
     git(&vault, &["commit", "-q", "-m", "weak"]);
     assert_ne!(git(&vault, &["show", "--name-only", "--format=", "HEAD"]), "Home.md");
@@ -205,7 +210,7 @@ async fn only_the_written_note_is_in_the_commit() {
 
 #[tokio::test]
 async fn a_read_pulls_when_the_last_pull_is_old_and_not_before() {
-    let world = World::with(&[SYNCED]);
+    let world = SyncFixture::with(&[SYNCED]);
     let patient = SyncTimes { pull_after: Duration::from_secs(3_600), ..PATIENT };
     let fresh = world.hub();
     assert_eq!(facts(&fresh, "vault_read", json!({ "path": "Home.md" })).await["content"], "home\n");
@@ -225,7 +230,7 @@ async fn a_read_pulls_when_the_last_pull_is_old_and_not_before() {
 
 #[tokio::test]
 async fn a_push_that_is_refused_says_so_and_is_tried_again() {
-    let world = World::with(&[SYNCED]);
+    let world = SyncFixture::with(&[SYNCED]);
     let hook = world.bare().join("hooks/pre-receive");
     put(&world.bare(), "hooks/pre-receive", "#!/bin/sh\nexit 1\n");
     executable(&hook);
@@ -244,7 +249,7 @@ async fn a_push_that_is_refused_says_so_and_is_tried_again() {
     "#);
     assert_eq!(world.there("a.md"), None);
     std::fs::remove_file(hook).unwrap();
-    // Whatever is called next tries again.
+    // The next call tries again.
     let read = facts(&hub, "vault_read", json!({ "path": "a.md" })).await;
     assert_eq!((&read["content"], &read["notice"]), (&json!("a\n"), &Value::Null));
     assert_eq!(world.there("a.md").as_deref(), Some("a\n"));
@@ -252,7 +257,7 @@ async fn a_push_that_is_refused_says_so_and_is_tried_again() {
 
 #[tokio::test]
 async fn a_push_is_tried_again_without_a_call() {
-    let world = World::with(&[SYNCED]);
+    let world = SyncFixture::with(&[SYNCED]);
     let away = world.folder.path().join("away.git");
     let times = SyncTimes { retry_after: Duration::from_millis(20), ..PATIENT };
     let hub = world.hub_with(SyncConfig { times, ..world.config() });
@@ -272,7 +277,7 @@ async fn a_push_is_tried_again_without_a_call() {
 
 #[tokio::test]
 async fn what_the_repository_ignores_stays_here() {
-    let world = World::with(&[SYNCED, (".gitignore", "Private/\n")]);
+    let world = SyncFixture::with(&[SYNCED, (".gitignore", "Private/\n")]);
     let hub = world.hub();
     let sync = write(&hub, "Private/Diary.md", "dear\n").await;
     assert_eq!((&sync["committed"], &sync["pushed"]), (&json!(false), &json!(false)));
@@ -286,7 +291,7 @@ async fn what_the_repository_ignores_stays_here() {
 #[tokio::test]
 async fn writes_at_the_same_time_all_arrive() {
     const WRITES: usize = 6;
-    let world = World::with(&[SYNCED]);
+    let world = SyncFixture::with(&[SYNCED]);
     let hub = world.hub();
     let (paths, texts): (Vec<String>, Vec<String>) =
         (0..WRITES).map(|n| (format!("note {n}.md"), format!("text {n}\n"))).unzip();
@@ -320,13 +325,13 @@ async fn futures_of<F: Future<Output = Value>>(all: impl Iterator<Item = F>) -> 
 
 #[tokio::test]
 async fn a_folder_with_notes_is_not_cloned_over() {
-    let world = World::with(&[SYNCED]);
+    let world = SyncFixture::with(&[SYNCED]);
     put(&world.vault(), "Mine.md", "mine\n");
     let hub = world.hub();
     let read = facts(&hub, "vault_read", json!({ "path": "Mine.md" })).await;
     assert_eq!(
         read["notice"],
-        "the vault could not be synced: the folder has files, but is no git repository"
+        "the vault could not be synced: the folder has files, but is not a git repository"
     );
     assert_eq!(world.here("Home.md"), None);
     assert!(!world.vault().join(".git").exists());
@@ -334,14 +339,14 @@ async fn a_folder_with_notes_is_not_cloned_over() {
 
 #[tokio::test]
 async fn a_clone_that_was_cut_short_is_finished() {
-    let world = World::with(&[SYNCED, ("b.md", "b\n")]);
-    // As a kill would leave it: one clone half fetched.
+    let world = SyncFixture::with(&[SYNCED, ("b.md", "b\n")]);
+    // As after a kill: a partial clone.
     put(&world.vault(), ".portcullis-clone-abc/.git/half", "");
     facts(&world.hub(), "vault_list", json!({})).await;
     assert_eq!(world.here("Home.md").as_deref(), Some("home\n"));
     assert!(!world.vault().join(".portcullis-clone-abc").exists());
 
-    // And one in place, but without all of its files; one of them was edited since.
+    // And a clone in place with missing files, one of which was edited since.
     std::fs::remove_file(world.vault().join("b.md")).unwrap();
     put(&world.vault(), "Home.md", "edited\n");
     put(&world.vault(), ".git/portcullis-unfinished", "");
@@ -356,7 +361,7 @@ async fn a_clone_that_was_cut_short_is_finished() {
 
 #[tokio::test]
 async fn what_a_person_is_in_the_middle_of_is_left_alone() {
-    let world = World::with(&[SYNCED]);
+    let world = SyncFixture::with(&[SYNCED]);
     let hub = world.hub();
     facts(&hub, "vault_list", json!({})).await;
     let head = git(&world.vault(), &["rev-parse", "HEAD"]);
@@ -369,11 +374,11 @@ async fn what_a_person_is_in_the_middle_of_is_left_alone() {
 
 #[tokio::test]
 async fn a_remote_that_hangs_is_given_up() {
-    let world = World::with(&[SYNCED]);
+    let world = SyncFixture::with(&[SYNCED]);
     facts(&world.hub(), "vault_list", json!({})).await;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/notes.git", listener.local_addr().unwrap());
-    // Whoever connects is never answered. Returns when the other side has let go.
+    // Accepts a connection and never responds. Returns when the client has closed it.
     let silent = std::thread::spawn(move || {
         let (mut visitor, _) = listener.accept().unwrap();
         std::io::Read::read_to_end(&mut visitor, &mut Vec::new()).map(|_| ()).unwrap_or_default();
@@ -384,7 +389,7 @@ async fn a_remote_that_hangs_is_given_up() {
     let sync = write(&hub, "a.md", "a\n").await;
     assert_eq!((&sync["committed"], &sync["pushed"]), (&json!(true), &json!(false)));
     assert!(sync["problem"].as_str().unwrap().starts_with("git took longer than "), "{sync}");
-    // Its helper, which had the connection, is gone as well.
+    // The helper process that had the connection is gone as well.
     silent.join().unwrap();
     assert_eq!(world.here("a.md").as_deref(), Some("a\n"));
 }

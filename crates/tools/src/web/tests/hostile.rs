@@ -1,21 +1,21 @@
-//! Pages that were made to take a hub down: large, deep, and broken in every way.
+//! Pages made for denial of service: large, deep, and malformed in every way.
 
-use super::super::{Readable, of_html};
+use super::super::{ReadableText, of_html};
 use super::pages::budget;
-use super::site::{Site, html};
+use super::site::{WebFixtureSite, html};
 use portcullis_egress::Url;
 use std::time::{Duration, Instant};
 
 const MB: usize = 1024 * 1024;
-/// Less than a body may have, so that an unoptimized build is done soon; what is not linear shows all the same.
+/// Less than the body limit, so that a debug build is done soon; superlinear behavior still shows.
 const LARGE: usize = 2 * MB;
-/// The least stack that a thread of the runtime has; no page needs more of it than another.
+/// The smallest stack of a runtime thread; no page may need more.
 const STACK_BYTES: usize = 256 * 1024;
-/// Wide room: what is quadratic in these sizes takes hours.
+/// Generous: quadratic behavior at these sizes takes hours.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Reads a page on a small stack. What recurses ends the process here.
-fn read(page: String) -> Readable {
+/// Converts a page on a small stack. Recursion would abort the process.
+fn read(page: String) -> ReadableText {
     let convert = move || of_html(&page, &Url::parse("https://site.test/").unwrap(), &budget());
     std::thread::Builder::new().stack_size(STACK_BYTES).spawn(convert).unwrap().join().unwrap()
 }
@@ -76,7 +76,7 @@ fn no_page_takes_more_than_its_share() {
     }
 }
 
-/// Walks levels as a function that calls itself does: one frame for each.
+/// Control: recursion with one frame per level.
 fn weak_depth(levels: &[u8]) -> usize {
     let frame = std::hint::black_box([0_u8; 64]);
     match levels {
@@ -105,14 +105,14 @@ fn a_walk_that_recurses_dies_of_the_same_depth() {
 #[tokio::test]
 async fn time_that_is_spent_ends_a_page_early() {
     let page = "<p>text".repeat(100_000);
-    let spent = super::super::Budget { until: Instant::now(), given_up: Default::default() };
+    let spent = super::super::ConversionBudget { until: Instant::now(), given_up: Default::default() };
     let readable = of_html(&page, &Url::parse("https://site.test/").unwrap(), &spent);
     assert!(readable.incomplete && readable.content.len() < 100_000);
 }
 
 #[tokio::test]
 async fn the_hub_answers_after_a_hostile_page() {
-    let site = Site::open(|path| match path {
+    let site = WebFixtureSite::open(|path| match path {
         "/deep" => html(&"<div>".repeat(100_000)),
         _ => html("<p>fine"),
     });

@@ -1,12 +1,12 @@
-//! What pages look like as Markdown.
+//! Pages and their Markdown.
 
-use super::super::{Budget, of_html};
+use super::super::{ConversionBudget, of_html};
 use portcullis_egress::Url;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub(super) fn budget() -> Budget {
-    Budget { until: Instant::now() + Duration::from_secs(60), given_up: Arc::default() }
+pub(super) fn budget() -> ConversionBudget {
+    ConversionBudget { until: Instant::now() + Duration::from_secs(60), given_up: Arc::default() }
 }
 
 fn shown(html: &str) -> String {
@@ -159,7 +159,7 @@ fn the_main_part_is_found() {
             assert!(!text.contains(noise), "{noise} in {text}");
         }
     }
-    // A page that is nothing but links is not thrown away.
+    // A page of only links is kept.
     let text = shown(&format!("<title>Index</title><nav>{menu}</nav>"));
     assert!(text.starts_with("# Index") && text.contains("[Menu entry 19](https://site.test/19)"), "{text}");
 }

@@ -1,38 +1,38 @@
-//! A site on this machine, and a hub that may reach it.
+//! A local web server, and a hub that may reach it.
 
 use crate::ToolsConfig;
-use crate::testing::Hub;
+use crate::testing::ToolsFixture;
 use crate::web::WebConfig;
 use portcullis_core::{Output, SystemClock, Target};
-use portcullis_egress::{Egress, EgressSettings, NoSecrets, PerHost, PlainHttp, Resolve};
+use portcullis_egress::{EgressClient, EgressSettings, HostRateLimit, NoSecrets, PlainHttp, Resolve};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-/// Knows no name: tests do not ask the network.
+/// Resolves no name, so that tests do not use the network.
 struct NoNames;
 
 impl Resolve for NoNames {
     fn resolve(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
-        Box::pin(async move { Err(io::Error::other(format!("nobody knows {host}"))) })
+        Box::pin(async move { Err(io::Error::other(format!("unknown host {host}"))) })
     }
 }
 
-pub(crate) struct Site {
+pub(crate) struct WebFixtureSite {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Site {
-    /// Answers each path as `answer` says, for as long as the test runs.
-    pub(crate) fn open(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Site {
-        Site::open_heads(move |request| answer(request.split(' ').nth(1).unwrap_or_default()))
+impl WebFixtureSite {
+    /// Serves each path with the result of `answer`, until the test ends.
+    pub(crate) fn open(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> WebFixtureSite {
+        WebFixtureSite::open_heads(move |request| answer(request.split(' ').nth(1).unwrap_or_default()))
     }
 
-    /// The same, by the whole head of each request.
-    pub(crate) fn open_heads(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> Site {
+    /// The same, by the whole request head.
+    pub(crate) fn open_heads(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> WebFixtureSite {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, asked) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let asking = asked.clone();
@@ -47,7 +47,7 @@ impl Site {
                 let _ = visitor.write_all(&answer);
             }
         });
-        Site { address, asked }
+        WebFixtureSite { address, asked }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -58,12 +58,12 @@ impl Site {
         self.asked.lock().unwrap().clone()
     }
 
-    /// Returns a call as `Hub::check` takes it.
+    /// Returns a call in the form of `ToolsFixture::check`.
     pub(crate) fn call(&self, path: &str, more: &str) -> String {
         format!(r#"web_fetch {{"url": "{}"{more}}}"#, self.url(path))
     }
 
-    /// Returns a transcript without the port, which is another each time.
+    /// Returns a transcript without the port, which varies.
     pub(crate) fn anonymous(&self, transcript: &str) -> String {
         transcript.replace(&self.address.to_string(), "127.0.0.1:PORT")
     }
@@ -71,11 +71,12 @@ impl Site {
     pub(crate) fn config(&self) -> WebConfig {
         let settings = EgressSettings {
             exceptions: vec![self.address.to_string().parse().unwrap()],
-            per_host: PerHost { per_minute: 1_000_000, burst: 1_000_000 },
+            per_host: HostRateLimit { per_minute: 1_000_000, burst: 1_000_000 },
             ..EgressSettings::default()
         };
         let clock = Arc::new(SystemClock);
-        let egress = Egress::new(settings, Arc::new(NoNames), Arc::new(NoSecrets), clock.clone()).unwrap();
+        let egress =
+            EgressClient::new(settings, Arc::new(NoNames), Arc::new(NoSecrets), clock.clone()).unwrap();
         WebConfig {
             egress: Arc::new(egress),
             clock,
@@ -87,18 +88,18 @@ impl Site {
         }
     }
 
-    pub(crate) fn hub(&self) -> Hub {
+    pub(crate) fn hub(&self) -> ToolsFixture {
         self.hub_with(|_| {})
     }
 
-    pub(crate) fn hub_with(&self, change: impl FnOnce(&mut WebConfig)) -> Hub {
+    pub(crate) fn hub_with(&self, change: impl FnOnce(&mut WebConfig)) -> ToolsFixture {
         let mut config = self.config();
         change(&mut config);
-        Hub::of(|tools: ToolsConfig| ToolsConfig { web: Some(config), ..tools })
+        ToolsFixture::of(|tools: ToolsConfig| ToolsConfig { web: Some(config), ..tools })
     }
 
-    /// Returns the data of a call that works.
-    pub(crate) async fn facts(&self, hub: &Hub, path: &str, more: &str) -> Value {
+    /// Returns the data of a successful call.
+    pub(crate) async fn facts(&self, hub: &ToolsFixture, path: &str, more: &str) -> Value {
         let mut arguments: Value = serde_json::from_str(&format!("{{\"_\": 0{more}}}")).unwrap();
         arguments.as_object_mut().unwrap().remove("_");
         arguments["url"] = json!(self.url(path));

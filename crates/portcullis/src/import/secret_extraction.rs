@@ -1,0 +1,173 @@
+//! Extracts secrets from imported entries, and notes what must stay in plain text.
+
+use super::ExtractedSecret;
+use super::program::is_bridge;
+use crate::secret_detection;
+use portcullis_core::Secret;
+use portcullis_egress::configured_client::ConfiguredEndpoint;
+use portcullis_store::secrets::is_secret_name;
+
+/// A shorter secret cannot be redacted.
+pub(super) const SECRET_BYTES_MIN: usize = 8;
+/// Authentication schemes in headers.
+const SCHEMES: [&str; 3] = ["Bearer", "Basic", "token"];
+
+/// A value to move out of the configuration.
+pub(super) struct SecretCandidate {
+    /// The scheme that stays before the secret, like `Bearer`.
+    pub(super) scheme: Option<String>,
+    /// `None` if the application prompts for it.
+    pub(super) value: Option<String>,
+}
+
+impl SecretCandidate {
+    /// Takes a whole value. The scheme is not part of the secret: elsewhere the token appears without it, and could not be
+    /// redacted.
+    pub(super) fn of(value: String) -> SecretCandidate {
+        match value.split_once(' ') {
+            Some((word, token)) if is_scheme(word) && is_one_word(token.trim()) => {
+                SecretCandidate { scheme: Some(word.to_owned()), value: Some(token.trim().to_owned()) }
+            }
+            _ => SecretCandidate { scheme: None, value: Some(value) },
+        }
+    }
+
+    /// Takes a prompted input, with the text around it.
+    pub(super) fn asked(before: &str, after: &str) -> SecretCandidate {
+        let scheme = before.strip_suffix(' ').filter(|word| is_scheme(word) && after.is_empty());
+        SecretCandidate { scheme: scheme.map(str::to_owned), value: None }
+    }
+
+    /// Returns the reference for the configuration.
+    pub(super) fn written(&self, name: &str) -> String {
+        let scheme = self.scheme.iter().map(|word| format!("{word} ")).collect::<String>();
+        format!("{scheme}secret:{name}")
+    }
+}
+
+fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|scheme| scheme.eq_ignore_ascii_case(word))
+}
+
+fn is_one_word(token: &str) -> bool {
+    token.len() >= SECRET_BYTES_MIN && !token.contains(char::is_whitespace)
+}
+
+/// Moves secrets from arguments to `env`, for commands that also read them from the environment.
+pub(super) fn extract_arg_secrets(
+    server: &str,
+    command: &str,
+    args: &mut [String],
+    env: &mut Vec<(String, String)>,
+    secrets: &mut Vec<ExtractedSecret>,
+) {
+    let program = command.rsplit('/').next().unwrap_or_default();
+    let is_container = matches!(program, "docker" | "podman");
+    let is_bridge = program == "mcp-remote" || is_bridge(args);
+    for at in 1..args.len() {
+        let (option, word) = (args[at - 1].as_str(), args[at].clone());
+        let worth = |key: &str, value: &str| is_secret(key, value) && value.len() >= SECRET_BYTES_MIN;
+        let (variable, value, rest) = match (option, word.split_once('='), word.split_once(':')) {
+            ("-e" | "--env", Some((key, value)), _) if is_container && worth(key, value) => {
+                (key.to_owned(), value, key.to_owned())
+            }
+            ("--header", _, Some((header, value))) if is_bridge && worth(header, value.trim()) => {
+                let variable = secret_name(server, header);
+                let rest = format!("{header}:${{{variable}}}");
+                (variable, value.trim(), rest)
+            }
+            _ => continue,
+        };
+        if env.iter().any(|(known, _)| *known == variable) {
+            continue;
+        }
+        let name = secret_name(server, &variable);
+        let kept = SecretCandidate::of(value.to_owned());
+        env.push((variable.clone(), kept.written(&name)));
+        let SecretCandidate { scheme, value } = kept;
+        let (value, grant) = (value.map(Secret::new), format!("mcp.{server}:env"));
+        secrets.push(ExtractedSecret { key: variable, name, scheme, value, grant, refused: None });
+        args[at] = rest;
+    }
+}
+
+/// Notes secrets that stay in plain text, because arguments and URLs cannot refer to the secret store.
+pub(crate) fn in_clear(
+    server: &str,
+    args: &[String],
+    url: Option<&str>,
+    notes: &mut Vec<String>,
+) -> Result<(), String> {
+    let shown = secret_detection::shown_args(args);
+    let places = args.iter().zip(&shown).enumerate().filter(|(_, (arg, shown))| arg != shown);
+    let places: Vec<String> = places.map(|(at, _)| (at + 1).to_string()).collect();
+    if !places.is_empty() {
+        let looks = match places.as_slice() {
+            [one] => format!("argument {one} looks like a secret"),
+            all => format!("arguments {} look like secrets", all.join(" and ")),
+        };
+        notes.push(format!(
+            "{looks} and stays in the configuration in plain text: arguments cannot refer to the secret store. \
+             If the program also reads it from a variable, remove the argument and: \
+             portcullis secrets set NAME --grant 'mcp.{server}:env', then `env = {{ VARIABLE = \"secret:NAME\" }}`"
+        ));
+    }
+    let Some(url) = url.filter(|url| secret_detection::shown_url(url) != **url) else { return Ok(()) };
+    // Free secret names are unknown here, and an existing secret must not be overwritten.
+    let instead = |scheme: &str| {
+        format!(
+            "portcullis secrets set NAME --grant '{}:authorization', then `headers = {{ Authorization = \"{scheme} secret:NAME\" }}`",
+            host_of(url)
+        )
+    };
+    let authority = url.split_once("://").map_or(url, |(_, rest)| rest);
+    if authority.split(['/', '?', '#']).next().is_some_and(|authority| authority.contains('@')) {
+        return Err(format!(
+            "its URL contains a user name or password; move `USER:PASSWORD`, in base64, to a header: {}",
+            instead("Basic")
+        ));
+    }
+    notes.push(format!(
+        "its URL seems to contain a key. It stays in the configuration in plain text: URLs cannot refer to the secret store. \
+         If the server also accepts it in a header: {}",
+        instead("Bearer")
+    ));
+    Ok(())
+}
+
+/// Returns whether a value belongs in the secret store.
+pub(crate) fn is_secret(key: &str, value: &str) -> bool {
+    !value.contains("${") && secret_detection::is_private(key, value)
+}
+
+pub(super) fn secret_name(server: &str, key: &str) -> String {
+    let upper = |text: &str| {
+        text.to_ascii_uppercase().replace(|c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit(), "_")
+    };
+    let (server, key) = (upper(server), upper(key));
+    let names_server = key.strip_prefix(&server).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    let name = if names_server { key } else { format!("{server}_{key}") };
+    let name: String = name.chars().take(60).collect();
+    if is_secret_name(&name) { name } else { format!("S_{name}") }
+}
+
+/// Returns the host for a grant.
+pub(crate) fn host_of(url: &str) -> String {
+    let Ok(place) = url.parse::<ConfiguredEndpoint>() else { return host_written(url) };
+    // The trailing dot of a FQDN is not part of a grant.
+    let host = place.host();
+    host.strip_suffix('.').unwrap_or(host).to_owned()
+}
+
+/// Returns the host of an otherwise invalid URL. It appears in commands that people paste, so it must be a plain host.
+fn host_written(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = authority.rsplit('@').next().unwrap_or_default();
+    let host = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => format!("[{address}]"),
+        None => authority.split(':').next().unwrap_or_default().to_ascii_lowercase(),
+    };
+    let is_host = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+    if !host.is_empty() && host.chars().all(is_host) { host } else { "HOST".to_owned() }
+}

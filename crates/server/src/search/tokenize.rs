@@ -1,0 +1,301 @@
+//! Tokenizer, stop words and stemmer of the tool search.
+
+/// A suffix is removed only if this many letters remain.
+const STEM_CHARS_MIN: usize = 3;
+
+/// A word, with its parts if it is a compound: `getURLContent`, `e-mail`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SearchTerm {
+    pub(super) whole: String,
+    pub(super) parts: Vec<String>,
+}
+
+impl SearchTerm {
+    fn plain(whole: String) -> SearchTerm {
+        SearchTerm { whole, parts: Vec::new() }
+    }
+
+    /// Returns the parts, or the word itself if it has none.
+    pub(super) fn pieces(&self) -> &[String] {
+        if self.parts.is_empty() { std::slice::from_ref(&self.whole) } else { &self.parts }
+    }
+}
+
+/// Splits a text into lower-case words. Scripts without spaces become pairs of characters (bigrams), which match in
+/// any longer text.
+pub(super) fn tokenize(text: &str) -> Vec<SearchTerm> {
+    let (mut words, mut run) = (Vec::new(), Vec::new());
+    for c in text.chars() {
+        let begins_another =
+            run.last().is_some_and(|last| is_unsegmented_script(*last) != is_unsegmented_script(c));
+        if begins_another || !(is_letter(c) || c == '-') {
+            take(&mut run, &mut words);
+        }
+        // A hyphen is part of a word only inside it.
+        if is_letter(c) || (c == '-' && run.last().is_some_and(|last| *last != '-')) {
+            run.push(c);
+        }
+    }
+    take(&mut run, &mut words);
+    words
+}
+
+/// Makes words of a run of letters.
+fn take(run: &mut Vec<char>, words: &mut Vec<SearchTerm>) {
+    if run.last() == Some(&'-') {
+        run.pop();
+    }
+    match run.as_slice() {
+        [] => {}
+        [first, _, ..] if is_unsegmented_script(*first) => {
+            words.extend(run.windows(2).map(|pair| SearchTerm::plain(pair.iter().collect())));
+        }
+        letters => words.push(taken_apart(letters)),
+    }
+    run.clear();
+}
+
+/// Splits a word at hyphens and camel case.
+fn taken_apart(letters: &[char]) -> SearchTerm {
+    let (mut whole, mut parts, mut part) = (String::new(), Vec::new(), String::new());
+    let mut capitals = 0;
+    for (at, c) in letters.iter().enumerate() {
+        let before = at.checked_sub(1).map(|before| letters[before]);
+        let humps =
+            c.is_uppercase() && before.is_some_and(|before| before.is_lowercase() || before.is_numeric());
+        let ends_acronym = c.is_uppercase() && capitals > 1 && begins_small_word(&letters[at + 1..]);
+        if (*c == '-' || humps || ends_acronym) && !part.is_empty() {
+            parts.push(std::mem::take(&mut part));
+        }
+        capitals = if c.is_uppercase() { capitals + 1 } else { 0 };
+        if *c != '-' {
+            part.extend(c.to_lowercase());
+            whole.extend(c.to_lowercase());
+        }
+    }
+    if !parts.is_empty() {
+        parts.push(part);
+    }
+    SearchTerm { whole, parts }
+}
+
+/// Returns whether lower-case letters follow that are more than a plural `s`: `Content` after `URL`, but not `URLs`.
+fn begins_small_word(rest: &[char]) -> bool {
+    match rest {
+        ['s', after, ..] => after.is_lowercase(),
+        ['s'] | [] => false,
+        [next, ..] => next.is_lowercase(),
+    }
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_alphanumeric() || is_unsegmented_script(c)
+}
+
+/// Returns whether a character is of a script without spaces between words, or with attached particles: Han, Kana,
+/// Hangul, Thai, Lao, Burmese, Khmer.
+pub(super) fn is_unsegmented_script(c: char) -> bool {
+    matches!(u32::from(c),
+        0x0E01..=0x0E3A | 0x0E40..=0x0E4E | 0x0E81..=0x0ECD | 0x1000..=0x109F | 0x1780..=0x17D3
+        | 0x1100..=0x11FF | 0x3130..=0x318F | 0xAC00..=0xD7AF
+        | 0x3005..=0x3007 | 0x3041..=0x3096 | 0x309D..=0x309F | 0x30A1..=0x30FA | 0x30FC..=0x30FF
+        | 0x31F0..=0x31FF | 0xFF66..=0xFF9D
+        | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
+}
+
+/// Returns whether a word is too common to be useful.
+pub(super) fn is_stop_word(word: &str) -> bool {
+    matches!(
+        word,
+        "a" | "about"
+            | "all"
+            | "am"
+            | "an"
+            | "and"
+            | "any"
+            | "are"
+            | "as"
+            | "at"
+            | "be"
+            | "been"
+            | "but"
+            | "by"
+            | "can"
+            | "could"
+            | "did"
+            | "do"
+            | "does"
+            | "for"
+            | "from"
+            | "had"
+            | "has"
+            | "have"
+            | "how"
+            | "i"
+            | "if"
+            | "in"
+            | "into"
+            | "is"
+            | "it"
+            | "its"
+            | "just"
+            | "me"
+            | "my"
+            | "no"
+            | "not"
+            | "of"
+            | "on"
+            | "or"
+            | "our"
+            | "please"
+            | "s"
+            | "should"
+            | "so"
+            | "some"
+            | "somebody"
+            | "someone"
+            | "something"
+            | "such"
+            | "t"
+            | "than"
+            | "that"
+            | "the"
+            | "their"
+            | "them"
+            | "then"
+            | "there"
+            | "these"
+            | "they"
+            | "this"
+            | "those"
+            | "to"
+            | "tool"
+            | "tools"
+            | "us"
+            | "use"
+            | "used"
+            | "uses"
+            | "using"
+            | "via"
+            | "want"
+            | "was"
+            | "we"
+            | "were"
+            | "what"
+            | "when"
+            | "where"
+            | "whether"
+            | "which"
+            | "who"
+            | "will"
+            | "with"
+            | "would"
+            | "you"
+            | "your"
+    )
+}
+
+/// Returns the stem of an English word: `replies` and `reply`, `creating` and `create`. Stems are only compared, and
+/// need not be words.
+pub(super) fn stem(word: &str) -> String {
+    if word.len() <= STEM_CHARS_MIN || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return word.to_owned();
+    }
+    let mut stem = singular(word);
+    for ending in ["ing", "ed", "ion"] {
+        if let Some(rest) = stem.strip_suffix(ending)
+            && rest.len() >= STEM_CHARS_MIN
+            && rest.bytes().any(|byte| b"aeiouy".contains(&byte))
+        {
+            stem = rest;
+            // `running`, but not `calling`.
+            if let [.., one, other] = rest.as_bytes()
+                && one == other
+                && !b"aeioulsz".contains(one)
+            {
+                stem = &rest[..rest.len() - 1];
+            }
+            break;
+        }
+    }
+    let is_long = stem.len() > STEM_CHARS_MIN;
+    match stem.strip_suffix("ie").or_else(|| stem.strip_suffix(['i', 'y'])) {
+        Some(rest) if is_long => format!("{rest}y"),
+        _ if is_long => stem.strip_suffix('e').unwrap_or(stem).to_owned(),
+        _ => stem.to_owned(),
+    }
+}
+
+/// Removes a plural suffix.
+fn singular(word: &str) -> &str {
+    if let Some(rest) = word.strip_suffix("es")
+        && rest.len() >= STEM_CHARS_MIN
+        && ["s", "x", "z", "ch", "sh"].iter().any(|hissing| rest.ends_with(hissing))
+    {
+        return rest;
+    }
+    match word.strip_suffix('s') {
+        Some(rest) if !rest.ends_with(['s', 'u', 'i']) || rest.ends_with("api") => rest,
+        _ => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(text: &str) -> String {
+        tokenize(text).iter().flat_map(|word| word.pieces().to_vec()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn words_are_split_where_people_see_them() {
+        for (text, expected) in [
+            ("github_createIssue v2: Öffnet", "github create issue v2 öffnet"),
+            ("getURLContent HTTPServer", "get url content http server"),
+            ("PRs and URLs, OAuth2", "prs and urls oauth2"),
+            ("an e-mail -- read-only-", "an e mail read only"),
+            ("—", ""),
+        ] {
+            assert_eq!(pieces(text), expected);
+        }
+        let both = SearchTerm { whole: "email".to_owned(), parts: vec!["e".to_owned(), "mail".to_owned()] };
+        assert_eq!(tokenize("E-Mail"), [both]);
+    }
+
+    #[test]
+    fn what_is_written_without_spaces_is_found_by_any_part() {
+        assert_eq!(pieces("的天气预报, MCP服务器"), "的天 天气 气预 预报 mcp 服务 务器");
+        assert_eq!(pieces("天気を調べる"), "天気 気を を調 調べ べる");
+        assert_eq!(pieces("날씨를 雨"), "날씨 씨를 雨");
+        assert!(pieces("พยากรณ์อากาศ").contains("อา"));
+    }
+
+    #[test]
+    fn forms_of_a_word_have_one_stem() {
+        for forms in [
+            "reply replies replied",
+            "entity entities",
+            "create creates created creating creation",
+            "search searches searching",
+            "issue issues",
+            "run runs running",
+            "file files filing",
+            "movie movies",
+            "database databases",
+            "call calls calling",
+            "api apis",
+            "box boxes",
+            "delete deletes deletion",
+            "address addresses",
+            "cache caches cached",
+            "status",
+            "string strings",
+        ] {
+            let stems: Vec<String> = forms.split(' ').map(stem).collect();
+            assert!(stems.iter().all(|stem| *stem == stems[0]), "{forms}: {stems:?}");
+        }
+        assert_ne!(stem("news"), stem("newer"));
+        assert_eq!(stem("öffnet"), "öffnet");
+    }
+}

@@ -1,0 +1,404 @@
+//! Demultiplexer of one connection: responses go to the requests that wait, by correlation id; notifications and requests
+//! of the server go to the call that they are about, or to the handler of unsolicited messages.
+
+use super::elicitation::Asker;
+use super::elicitations::Elicitations;
+use super::list_changes::ListChanges;
+use super::list_kind::ListKind;
+use super::outbound_queue::{OutboundQueue, QueueFull};
+use super::pending_notifications::PendingNotifications;
+use super::pending_request::{PendingRequest, QUESTIONS_MAX, RELATED_TASK, ServerQuestion};
+use super::pending_requests::{CallOwner, PendingRequests};
+use super::unsolicited::{Unsolicited, UnsolicitedHandler, no_roots};
+use crate::transport::{ConnectionLifecycle, Inbound, Receipt, RequestError};
+use portcullis_core::{Client, InputRequest, InputRequestKind, LogLevel, LogMessage, Peer, Progress};
+use portcullis_wire::message::{self, IncomingFrame, Message};
+use portcullis_wire::params::RawMembers;
+use portcullis_wire::rpc::{self, RpcError};
+use portcullis_wire::{RequestId, era};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use std::sync::{Arc, Weak};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// How long the `logger` of a log message may be.
+const LOGGER_CHARS_MAX: usize = 100;
+
+pub(crate) struct Demux {
+    pending: PendingRequests,
+    pub(crate) lists: ListChanges,
+    elicitations: Elicitations,
+    unsolicited: Unsolicited,
+    /// Messages to the server that are no requests.
+    pub(crate) outbound: Arc<OutboundQueue>,
+    /// The newest `subscriptions/listen` request that the server has acknowledged.
+    pub(crate) acknowledged: watch::Sender<u64>,
+    pub(crate) life: ConnectionLifecycle,
+}
+
+impl Demux {
+    /// Returns it with the queue of notifications that it fills.
+    pub(crate) fn new() -> (Arc<Demux>, Arc<PendingNotifications>) {
+        let notifications = Arc::<PendingNotifications>::default();
+        let demux = Demux {
+            pending: PendingRequests::default(),
+            lists: ListChanges::new(notifications.clone()),
+            elicitations: Elicitations::default(),
+            unsolicited: Unsolicited::default(),
+            outbound: Arc::default(),
+            acknowledged: watch::Sender::default(),
+            life: ConnectionLifecycle::default(),
+        };
+        (Arc::new(demux), notifications)
+    }
+
+    /// Sets the server in whose name questions are asked, before there can be any.
+    pub(crate) fn set_asker(&self, asker: Asker<'_>) {
+        self.elicitations.set_asker(asker);
+    }
+
+    /// Sets the handler of messages outside of calls, once the server's catalog is known.
+    pub(crate) fn set_handler(&self, handler: Weak<dyn UnsolicitedHandler>) {
+        self.unsolicited.set_handler(handler);
+    }
+
+    /// Returns whether a client's request is in flight.
+    pub(crate) fn serves_call(&self) -> bool {
+        self.pending.serves_call()
+    }
+
+    /// Registers a request that is about to be sent.
+    pub(crate) fn expect(&self, id: u64, slot: Arc<PendingRequest>, owner: Option<CallOwner>) {
+        self.pending.expect(id, slot, owner, &self.life.closed);
+    }
+
+    /// Removes a request that is no longer waited for. Returns whether it was.
+    pub(crate) fn forget(&self, id: u64) -> bool {
+        self.pending.forget(id)
+    }
+
+    /// Forgets the task that a request became, and returns its id.
+    pub(crate) fn end_task(&self, request: u64) -> Option<String> {
+        self.pending.end_task(request)
+    }
+
+    /// Sends what concerns a call to another peer from now on: its client came back with a new request.
+    pub(crate) fn rebind(&self, slot: &Arc<PendingRequest>, peer: &Arc<dyn Peer>) {
+        self.pending.rebind(slot, peer);
+    }
+
+    /// Hands a question whose call is over to another call of the client, or gives it back where there is none: the call
+    /// that asks may be one that still waits.
+    pub(crate) fn reassign_question(
+        &self,
+        question: ServerQuestion,
+        client: &Client,
+    ) -> Result<(), ServerQuestion> {
+        self.pending.reassign_question(question, client)
+    }
+
+    /// Makes a question of the server fit to be shown, or says why it is not asked.
+    pub(crate) fn make_presentable(&self, ask: &mut InputRequest) -> Result<(), String> {
+        self.elicitations.make_presentable(ask)
+    }
+
+    /// Answers a request of the server.
+    pub(crate) fn answer(&self, id: &RequestId, answer: rpc::RpcOutcome) {
+        if self.life.closed.is_cancelled() {
+            return;
+        }
+        if let Err(QueueFull) = self.outbound.push(None, rpc::response(Some(id), answer)) {
+            self.life.set_reason("it sends requests and does not read the responses");
+            self.close();
+        }
+    }
+
+    /// Answers `roots/list` outside of calls.
+    pub(crate) fn answer_roots(&self, id: RequestId) {
+        if let Err(id) = self.unsolicited.answer_roots(id, self.outbound.clone()) {
+            self.answer(&id, Ok(no_roots()));
+        }
+    }
+
+    /// Routes one message. Returns whether it had a recipient.
+    fn route(&self, message: Message<'_>, about: Option<u64>) -> bool {
+        match message {
+            Message::Response(response) => {
+                let RequestId::Number(id) = &response.id else { return false };
+                let Some(entry) = self.pending.take(*id) else {
+                    self.pending.late_response(*id);
+                    return false;
+                };
+                self.life.alive();
+                let answer = match response.outcome {
+                    Ok(result) => {
+                        self.pending.begin_task(*id, &entry, result);
+                        Ok(result.to_owned())
+                    }
+                    Err(error) => {
+                        if let Some(owner) = &entry.owner {
+                            self.elicitations.shown_by_error(error, &owner.peer);
+                        }
+                        Err(RequestError::refused(error))
+                    }
+                };
+                entry.slot.answer(answer);
+                true
+            }
+            Message::Notification(notification) => {
+                self.notified(&notification.method, notification.params, about)
+            }
+            Message::Request(request) => {
+                // A ping is answered, but does not earn the server a faster read.
+                let is_needed = request.method != "ping";
+                self.requested(request.id, &request.method, request.params, about);
+                is_needed
+            }
+        }
+    }
+
+    fn notified(&self, method: &str, params: Option<&RawValue>, about: Option<u64>) -> bool {
+        match method {
+            "notifications/progress" => self.progress(params),
+            "notifications/cancelled" => {
+                self.question_withdrawn(params);
+                false
+            }
+            "notifications/message" => self.log(params, about),
+            "notifications/tools/list_changed" => self.lists.announced(ListKind::Tools),
+            "notifications/prompts/list_changed" => self.lists.announced(ListKind::Prompts),
+            "notifications/resources/list_changed" => self.lists.announced(ListKind::Resources),
+            "notifications/subscriptions/acknowledged" => self.acknowledged(params, about),
+            "notifications/resources/updated" => self.resource_updated(params),
+            "notifications/elicitation/complete" => {
+                if let Some(Value::Object(params)) = value(params) {
+                    self.elicitations.completed(params);
+                }
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes note that the server acknowledged a subscription. Returns whether it names one.
+    fn acknowledged(&self, params: Option<&RawValue>, about: Option<u64>) -> bool {
+        let named = || value(params)?["_meta"][era::META_SUBSCRIPTION].as_u64();
+        let Some(id) = about.or_else(named) else { return false };
+        self.acknowledged.send_if_modified(|last| {
+            let is_news = *last < id;
+            *last = id.max(*last);
+            is_news
+        })
+    }
+
+    fn progress(&self, params: Option<&RawValue>) -> bool {
+        let token = fields(params).and_then(|fields| fields.get("progressToken")?.get().parse().ok());
+        let Some(id) = token else { return false };
+        self.life.alive();
+        let Some(owner) = self.pending.alive(id) else { return false };
+        // It is a sign of life even where it cannot be read.
+        let (Some(owner), Some(Value::Object(mut said))) = (owner, value(params)) else { return true };
+        if said.get("progress").is_some_and(Value::is_number) {
+            said.shift_remove("progressToken");
+            without_meta(&mut said, RELATED_TASK);
+            owner.peer.progress(Progress { said });
+        }
+        true
+    }
+
+    fn log(&self, params: Option<&RawValue>, about: Option<u64>) -> bool {
+        let Some(Value::Object(mut said)) = value(params) else { return false };
+        let level = said.get("level").and_then(Value::as_str).and_then(LogLevel::parse);
+        let Some(level) = level else { return false };
+        let (task, owner) = self.concerned(&mut said, about);
+        if let Some(Value::String(logger)) = said.get_mut("logger")
+            && let Some((at, _)) = logger.char_indices().nth(LOGGER_CHARS_MAX)
+        {
+            logger.truncate(at);
+        }
+        let message = LogMessage { level, said };
+        // It may be about a cancelled call that the server still runs.
+        let names_call = about.is_some() || task.is_some();
+        if !names_call && self.pending.may_concern_another(owner.as_ref().map(|owner| &*owner.client)) {
+            return false;
+        }
+        match owner {
+            Some(owner) => owner.peer.log(message),
+            None if !names_call && !self.pending.serves_call() && self.unsolicited.is_within_rate() => {
+                self.unsolicited.handler().into_iter().for_each(|handler| handler.log(&message));
+            }
+            None => return false,
+        }
+        true
+    }
+
+    fn resource_updated(&self, params: Option<&RawValue>) -> bool {
+        let Some(Value::Object(mut said)) = value(params) else { return false };
+        let Some(uri) = said.get("uri").and_then(Value::as_str).map(str::to_owned) else { return false };
+        // Between the server and the hub.
+        without_meta(&mut said, era::META_SUBSCRIPTION);
+        let Some(handler) = self.unsolicited.handler() else { return false };
+        let watched = handler.watched_of(&uri);
+        if watched.is_empty() {
+            // No client watches it, or it is another server's resource, of which this one may not speak.
+            return false;
+        }
+        // An update that is no more than a URI is announced as any change is.
+        let was_passed_on = said.len() > 1 && handler.updated(&uri, watched, said);
+        was_passed_on || self.lists.notifications.updated(uri)
+    }
+
+    /// Returns the task and the call that a message is about. Clients do not know that task, so its id is removed.
+    fn concerned(
+        &self,
+        params: &mut Map<String, Value>,
+        about: Option<u64>,
+    ) -> (Option<String>, Option<CallOwner>) {
+        let related = without_meta(params, RELATED_TASK);
+        let task = related.as_ref().and_then(|related| related["taskId"].as_str()).map(str::to_owned);
+        let owner = match (&task, about) {
+            (Some(task), _) => self.pending.owner_of_task(task),
+            (None, Some(about)) => self.pending.owner_of(about),
+            (None, None) => self.pending.only_owner(),
+        };
+        (task, owner)
+    }
+
+    /// Takes a request of the server: `ping`, or a question for the client of a call.
+    fn requested(&self, id: RequestId, method: &str, params: Option<&RawValue>, about: Option<u64>) {
+        let kind = match method {
+            "ping" => return self.answer(&id, Ok(b"{}".to_vec())),
+            method if method == era::ask_method(InputRequestKind::Elicit) => InputRequestKind::Elicit,
+            method if method == era::ask_method(InputRequestKind::Sample) => InputRequestKind::Sample,
+            method if method == era::ask_method(InputRequestKind::Roots) => InputRequestKind::Roots,
+            method => return self.answer(&id, Err(RpcError::method_not_found(method))),
+        };
+        let mut params = match params {
+            None => Value::Null,
+            Some(raw) => match serde_json::from_str(raw.get()) {
+                Ok(params) => params,
+                Err(error) => return self.answer(&id, Err(RpcError::invalid_params(error))),
+            },
+        };
+        if !era::is_askable(kind, &params) {
+            return self.answer(&id, Err(RpcError::invalid_params("they must be an object")));
+        }
+        let mut none = Map::new();
+        let (task, owner) = self.concerned(params.as_object_mut().unwrap_or(&mut none), about);
+        let names_call = about.is_some() || task.is_some();
+        let present = || if names_call { None } else { self.pending.only_present_owner() };
+        let Some(owner) = owner.or_else(present) else {
+            // Many servers ask for roots right after the handshake, for no client in particular.
+            if kind == InputRequestKind::Roots {
+                return self.answer_roots(id);
+            }
+            let refused = RpcError::new(
+                rpc::INVALID_REQUEST,
+                "no client can be asked: no call is in flight, or calls of several clients are; \
+                 `per_client = true` gives each client a server of its own",
+            );
+            return self.answer(&id, Err(refused));
+        };
+        let mut ask = InputRequest { kind, params };
+        if let Err(why) = self.make_presentable(&mut ask) {
+            return self.answer(&id, Err(RpcError::invalid_params(why)));
+        }
+        if kind == InputRequestKind::Elicit {
+            self.elicitations.shown(&ask.params["elicitationId"], &owner.peer);
+        }
+        let question = ServerQuestion { id, ask, task, names_call, withdrawn: CancellationToken::new() };
+        if let Err(question) = owner.slot.ask(question) {
+            let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
+            self.answer(&question.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));
+        }
+    }
+
+    /// The server cancels a question. The call that it was asked on knows it by its id.
+    fn question_withdrawn(&self, params: Option<&RawValue>) {
+        let id = fields(params).and_then(|fields| RequestId::parse(fields.get("requestId")?.get()));
+        if let Some(id) = id {
+            self.pending.withdraw_question(&id);
+        }
+    }
+}
+
+impl Inbound for Demux {
+    fn receive(&self, bytes: &[u8], request: Option<u64>) -> Receipt {
+        match message::parse(bytes) {
+            Ok(IncomingFrame::One(message)) => receipt(self.route(message, request)),
+            Ok(IncomingFrame::Batch(batch)) => {
+                if batch.0.iter().all(Result::is_err) {
+                    return Receipt::Noise;
+                }
+                let routed = batch.0.into_iter().flatten().map(|message| self.route(message, request));
+                receipt(routed.fold(false, |any, is_needed| any | is_needed))
+            }
+            Err(malformed) => {
+                tracing::debug!(target: "upstream", error = %malformed.error.message, "ignored input that is no JSON-RPC message");
+                Receipt::Noise
+            }
+        }
+    }
+
+    fn response_too_long(&self, id: u64, bytes: u64, ended: bool) {
+        let Some(entry) = self.pending.take(id) else { return };
+        self.life.alive();
+        entry.slot.answer(Err(RequestError::TooLong { bytes, ended }));
+    }
+
+    fn awaits(&self, id: u64) -> bool {
+        self.pending.awaits(id)
+    }
+
+    fn stream_closed(&self, id: u64) {
+        if let Some(owner) = self.pending.owner_of(id) {
+            owner.peer.close_connection();
+        }
+    }
+
+    fn listening_resumed(&self) {
+        let handler = self.unsolicited.handler();
+        self.lists.missed(handler.map(|handler| handler.watched()).unwrap_or_default());
+    }
+
+    fn close(&self) {
+        self.life.close();
+        self.pending.clear();
+    }
+
+    fn lifecycle(&self) -> &ConnectionLifecycle {
+        &self.life
+    }
+}
+
+fn receipt(is_needed: bool) -> Receipt {
+    if is_needed { Receipt::Message } else { Receipt::Idle }
+}
+
+/// Removes a member of `_meta` that is not for clients.
+fn without_meta(params: &mut Map<String, Value>, key: &str) -> Option<Value> {
+    let meta = params.get_mut("_meta")?.as_object_mut()?;
+    let taken = meta.shift_remove(key)?;
+    if meta.is_empty() {
+        params.shift_remove("_meta");
+    }
+    Some(taken)
+}
+
+/// Returns the members without parsing them, so that one unreadable text does not hide the others.
+fn fields(params: Option<&RawValue>) -> Option<RawMembers<'_>> {
+    params.and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
+fn value(params: Option<&RawValue>) -> Option<Value> {
+    params.and_then(|raw| serde_json::from_str(raw.get()).ok())
+}
+
+#[cfg(test)]
+#[path = "demux_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "late_logs_tests.rs"]
+mod late_logs_tests;

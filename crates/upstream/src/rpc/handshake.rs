@@ -1,0 +1,238 @@
+//! Handshake: which era and revision the server speaks, its capabilities and instructions.
+
+use super::connection::{Connection, NegotiatedProtocol};
+use crate::transport::{Carrier, LinkError, RequestError};
+use portcullis_core::ForeignError;
+use portcullis_wire::{Era, Revision, rpc};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+/// The timeout of `initialize`. Wrappers like `npx` fetch packages first.
+const START_WITHIN: Duration = Duration::from_secs(60);
+/// How long a server of the older era may ignore `server/discover`.
+const PROBE_WITHIN: Duration = Duration::from_secs(5);
+/// How much of the instructions is kept.
+const INSTRUCTIONS_CHARS_MAX: usize = 10_000;
+
+/// What was learnt of a server on the last connection, so that the next one need not find it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProtocolHint {
+    pub(crate) era: Era,
+    pub(crate) carrier: Carrier,
+}
+
+/// What a server said in the handshake.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HandshakeResult {
+    pub(crate) name: Option<String>,
+    pub(crate) capabilities: Map<String, Value>,
+    pub(crate) instructions: Option<String>,
+}
+
+impl HandshakeResult {
+    /// Returns whether it declares this capability.
+    pub(crate) fn has(&self, capability: &str) -> bool {
+        self.capabilities.get(capability).is_some_and(Value::is_object)
+    }
+
+    fn of(said: &Value, info: &Value) -> HandshakeResult {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let instructions = text(&said["instructions"]);
+        HandshakeResult {
+            name: text(&info["name"]),
+            capabilities: said["capabilities"].as_object().cloned().unwrap_or_default(),
+            instructions: instructions.map(|text| text.chars().take(INSTRUCTIONS_CHARS_MAX).collect()),
+        }
+    }
+}
+
+/// Why the handshake failed.
+#[derive(Debug)]
+pub(crate) enum HandshakeError {
+    /// The server ended when it was probed for the newer era, so it is one of the older.
+    EndedWhenProbed,
+    Failed(RequestError),
+}
+
+impl From<RequestError> for HandshakeError {
+    fn from(error: RequestError) -> HandshakeError {
+        HandshakeError::Failed(error)
+    }
+}
+
+/// Finds out which era the server speaks, unless that is known, and introduces the hub.
+pub(crate) async fn handshake(
+    connection: &Connection,
+    known: Option<Era>,
+) -> Result<HandshakeResult, HandshakeError> {
+    let mut probed = None;
+    if known != Some(Era::Sessions) {
+        let mut answer = discover(connection, PROBE_WITHIN).await;
+        // It refuses the version and offers the same one: ask again.
+        if matches!(&answer, Err(RequestError::Refused(error)) if offers_newest(error)) {
+            answer = discover(connection, PROBE_WITHIN).await;
+        }
+        match answer {
+            Ok(Some(server_info)) => return Ok(server_info),
+            Ok(None) => {}
+            Err(RequestError::Refused(error)) if is_newer(&error) => {
+                return Err(RequestError::Refused(error).into());
+            }
+            // How servers of the older era refuse an unknown method, each differently.
+            Err(
+                error @ (RequestError::Refused(_)
+                | RequestError::Timeout(_)
+                | RequestError::Link(
+                    LinkError::Unsuitable { .. } | LinkError::Failed { sent: true, .. },
+                )),
+            ) => probed = Some(error),
+            Err(RequestError::Closed) => return Err(HandshakeError::EndedWhenProbed),
+            Err(other) => return Err(other.into()),
+        }
+    }
+    let said = match (initialize(connection).await, probed) {
+        (Ok(said), _) => said,
+        // It was only slow: the probe has reached it meanwhile, and since then it serves the newer era alone.
+        (Err(refused @ RequestError::Refused(_)), Some(RequestError::Timeout(_))) => {
+            return match discover(connection, START_WITHIN).await {
+                Ok(Some(server_info)) => Ok(server_info),
+                _ => Err(refused.into()),
+            };
+        }
+        (Err(error), probed) => return Err(with_probe(error, probed).into()),
+    };
+    let Some(version) = said["protocolVersion"].as_str() else {
+        let why = "the server's response to `initialize` has no `protocolVersion`".to_owned();
+        return Err(RequestError::Link(LinkError::Failed { why, sent: true }).into());
+    };
+    let revision = Revision::parse(version).unwrap_or(Revision::V2024_11_05);
+    // Only this revision has tasks of this kind.
+    let runs_tasks = revision == Revision::V2025_11_25
+        && said["capabilities"]["tasks"]["requests"]["tools"]["call"].is_object();
+    connection.agree(NegotiatedProtocol { revision, runs_tasks });
+    // Sent before anything else: many servers respond to nothing earlier.
+    connection.notify_now("notifications/initialized", &json!({})).await?;
+    Ok(HandshakeResult::of(&said, &said["serverInfo"]))
+}
+
+/// Probes for the newer era. `None` is a server that responds and does not speak it.
+async fn discover(
+    connection: &Connection,
+    within: Duration,
+) -> Result<Option<HandshakeResult>, RequestError> {
+    let meta = format!(r#""_meta":{{{}}}"#, Era::PerRequest.dialect().sender_meta(None).unwrap_or_default());
+    let discovered = connection.hub_request("server/discover", meta, within).await?;
+    let said: Value = serde_json::from_str(discovered.get()).unwrap_or_default();
+    let speaks = |version: &Value| version == Revision::V2026_07_28.as_str();
+    if !said["supportedVersions"].as_array().is_some_and(|versions| versions.iter().any(speaks)) {
+        return Ok(None);
+    }
+    connection.agree(NegotiatedProtocol { revision: Revision::V2026_07_28, runs_tasks: false });
+    Ok(Some(HandshakeResult::of(&said, &said["_meta"]["io.modelcontextprotocol/serverInfo"])))
+}
+
+async fn initialize(connection: &Connection) -> Result<Value, RequestError> {
+    let params = json!({
+        "protocolVersion": Revision::NEWEST_WITH_SESSIONS.as_str(),
+        // Everything that any client may offer. A client without one refuses when it is asked.
+        "capabilities": {
+            "roots": { "listChanged": true },
+            "sampling": { "context": {}, "tools": {} },
+            "elicitation": { "form": {}, "url": {} },
+        },
+        "clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
+    })
+    .to_string();
+    let inside = params[1..params.len() - 1].to_owned();
+    let server_info = connection.hub_request("initialize", inside, START_WITHIN).await?;
+    Ok(serde_json::from_str(server_info.get()).unwrap_or_default())
+}
+
+/// Returns whether only a server of the newer era refuses so: it knows the era, and no version that the hub speaks.
+fn is_newer(error: &ForeignError) -> bool {
+    if error.code != i64::from(rpc::UNSUPPORTED_VERSION) {
+        return [rpc::HEADER_MISMATCH, rpc::MISSING_CAPABILITY]
+            .iter()
+            .any(|code| error.code == i64::from(*code));
+    }
+    supported(error).is_some_and(|all| !all.iter().any(|one| Revision::parse(one).is_some()))
+}
+
+/// Returns whether a server that refuses a version offers the same one.
+fn offers_newest(error: &ForeignError) -> bool {
+    error.code == i64::from(rpc::UNSUPPORTED_VERSION)
+        && supported(error).is_some_and(|all| all.iter().any(|one| one == Revision::V2026_07_28.as_str()))
+}
+
+/// Returns the versions that a refusal offers instead.
+fn supported(error: &ForeignError) -> Option<Vec<String>> {
+    let data: Value = serde_json::from_str(error.data.as_ref()?.get()).ok()?;
+    let all = data["supported"].as_array()?;
+    Some(all.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect())
+}
+
+/// Adds the result of the probe to the error, where both eras failed.
+fn with_probe(error: RequestError, probed: Option<RequestError>) -> RequestError {
+    match (error, probed) {
+        (RequestError::Link(LinkError::Failed { why, sent }), Some(probed)) => {
+            let why = format!("{why}; asked for {}, {probed}", Revision::V2026_07_28.as_str());
+            RequestError::Link(LinkError::Failed { why, sent })
+        }
+        (error, _) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::Demux;
+    use crate::transport::Inbound;
+    use crate::transport::{OutboundMessage, TransportLink};
+    use futures::future::BoxFuture;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// A server that starts after the first probe, and then speaks the newer era or neither.
+    struct Late {
+        demux: Arc<Demux>,
+        asked: AtomicUsize,
+        is_newer: bool,
+    }
+
+    impl TransportLink for Late {
+        fn send<'a>(&'a self, message: OutboundMessage<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
+            let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+            let answer = match message.method {
+                Some("server/discover") if asked > 0 && self.is_newer => {
+                    json!({ "result": { "supportedVersions": ["2026-07-28"], "capabilities": { "tools": {} } } })
+                }
+                Some("initialize" | "server/discover") if asked > 0 => {
+                    json!({ "error": { "code": -32022, "message": "not accepted" } })
+                }
+                _ => Value::Null,
+            };
+            if let (Some(id), Value::Object(mut answer)) = (message.id, answer) {
+                answer.insert("jsonrpc".to_owned(), "2.0".into());
+                answer.insert("id".to_owned(), id.into());
+                self.demux.receive(Value::Object(answer).to_string().as_bytes(), None);
+            }
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    async fn handshaken(is_newer: bool) -> Result<HandshakeResult, HandshakeError> {
+        let (demux, _hears) = Demux::new();
+        let link = Arc::new(Late { demux: demux.clone(), asked: AtomicUsize::new(0), is_newer });
+        handshake(&Connection::new(link, demux), None).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_was_only_slow_is_asked_again() {
+        assert!(handshaken(true).await.unwrap().has("tools"));
+        let refused = handshaken(false).await.unwrap_err();
+        assert!(
+            matches!(&refused, HandshakeError::Failed(RequestError::Refused(error)) if error.code == -32022),
+            "{refused:?}"
+        );
+    }
+}

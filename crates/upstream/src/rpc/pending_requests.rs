@@ -1,0 +1,205 @@
+//! Requests in flight on one connection, by correlation id, and the client that each belongs to.
+//!
+//! A server that does not say which call a message is about may mean any call in flight. The message then goes to the
+//! only client with calls here, and to none where several have some: what is meant for one client never reaches another.
+
+use super::cancelled_calls::CancelledCalls;
+use super::pending_request::{PendingRequest, ServerQuestion};
+use super::task_status::UpstreamTask;
+use portcullis_core::{Client, Peer};
+use portcullis_wire::{EraDialect, RequestId};
+use serde_json::value::RawValue;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio_util::sync::CancellationToken;
+
+/// The client that made the call which a request is part of.
+#[derive(Clone)]
+pub(crate) struct CallOwner {
+    pub(crate) client: Arc<Client>,
+    pub(crate) peer: Arc<dyn Peer>,
+    pub(crate) slot: Arc<PendingRequest>,
+    /// The dialect in which the server may answer with a task, where the hub polls that task for the client.
+    pub(crate) task_dialect: Option<&'static dyn EraDialect>,
+}
+
+/// One request that waits for its response. Removed before that, it has lost its server.
+pub(super) struct PendingEntry {
+    pub(super) slot: Arc<PendingRequest>,
+    pub(super) owner: Option<CallOwner>,
+}
+
+impl Drop for PendingEntry {
+    fn drop(&mut self) {
+        self.slot.end();
+    }
+}
+
+/// A task that the hub polls: the request that began it, and the client that it belongs to.
+struct TaskEntry {
+    request: u64,
+    owner: CallOwner,
+}
+
+#[derive(Default)]
+pub(crate) struct PendingRequests {
+    waiting: Mutex<HashMap<u64, PendingEntry>>,
+    /// By the ids that the server gave them.
+    tasks: Mutex<HashMap<String, TaskEntry>>,
+    /// Calls that were cancelled and that the server may still run.
+    cancelled: CancelledCalls,
+}
+
+impl PendingRequests {
+    /// Registers a request that is about to be sent.
+    pub(super) fn expect(
+        &self,
+        id: u64,
+        slot: Arc<PendingRequest>,
+        owner: Option<CallOwner>,
+        closed: &CancellationToken,
+    ) {
+        self.lock().insert(id, PendingEntry { slot, owner });
+        // Closing cancels the token before it clears the map, so one of the two sides notices.
+        if closed.is_cancelled() {
+            self.forget(id);
+        }
+    }
+
+    /// Removes a request that is no longer waited for. Returns whether it was.
+    pub(super) fn forget(&self, id: u64) -> bool {
+        let Some(entry) = self.lock().remove(&id) else { return false };
+        if let Some(owner) = &entry.owner {
+            self.cancelled.note(id, owner.client.clone());
+        }
+        true
+    }
+
+    /// Removes a request whose response has arrived.
+    pub(super) fn take(&self, id: u64) -> Option<PendingEntry> {
+        self.lock().remove(&id)
+    }
+
+    /// Takes note of a response to a request that is no longer waited for.
+    pub(super) fn late_response(&self, id: u64) {
+        self.cancelled.ended(id);
+    }
+
+    /// Returns whether a message without a call may be about a cancelled call of another client than this one.
+    pub(super) fn may_concern_another(&self, client: Option<&Client>) -> bool {
+        self.cancelled.may_concern_another(client)
+    }
+
+    pub(super) fn awaits(&self, id: u64) -> bool {
+        self.lock().contains_key(&id)
+    }
+
+    /// Returns whether a client's request is in flight.
+    pub(super) fn serves_call(&self) -> bool {
+        self.lock().values().any(|entry| entry.owner.is_some())
+    }
+
+    /// Takes note of a sign of life for a request. Returns its owner, if it has one; `None` if it is not in flight.
+    pub(super) fn alive(&self, id: u64) -> Option<Option<CallOwner>> {
+        let waiting = self.lock();
+        let entry = waiting.get(&id)?;
+        entry.slot.alive();
+        Some(entry.owner.clone())
+    }
+
+    pub(super) fn owner_of(&self, id: u64) -> Option<CallOwner> {
+        self.lock().get(&id)?.owner.clone()
+    }
+
+    /// Returns the newest call of the only client with calls in flight.
+    pub(super) fn only_owner(&self) -> Option<CallOwner> {
+        only(&self.lock(), |_| true)
+    }
+
+    /// The same, without clients that are away to collect input: the server waits for what they bring back.
+    pub(super) fn only_present_owner(&self) -> Option<CallOwner> {
+        only(&self.lock(), |owner| !owner.slot.is_away())
+    }
+
+    pub(super) fn owner_of_task(&self, task: &str) -> Option<CallOwner> {
+        self.tasks().get(task).map(|task| task.owner.clone())
+    }
+
+    /// Withdraws a question from whichever call it was asked on.
+    pub(super) fn withdraw_question(&self, question: &RequestId) {
+        let calls = self.lock().values().filter_map(|entry| entry.owner.clone()).collect::<Vec<_>>();
+        let tasks = self.tasks().values().map(|task| task.owner.clone()).collect::<Vec<_>>();
+        for owner in calls.iter().chain(&tasks) {
+            owner.slot.withdraw(question);
+        }
+    }
+
+    /// Hands a question whose call is over to another call of the client, or gives it back where there is none.
+    pub(super) fn reassign_question(
+        &self,
+        question: ServerQuestion,
+        client: &Client,
+    ) -> Result<(), ServerQuestion> {
+        if question.names_call {
+            return Err(question);
+        }
+        // Held until it is asked: a call that ends now takes its open questions after it was removed here.
+        let waiting = self.lock();
+        match only(&waiting, |owner| owner.client.is(client)) {
+            Some(owner) => owner.slot.ask(question),
+            None => Err(question),
+        }
+    }
+
+    /// Sends what concerns a call to another peer from now on: its client came back with a new request.
+    pub(super) fn rebind(&self, slot: &Arc<PendingRequest>, peer: &Arc<dyn Peer>) {
+        let mut waiting = self.lock();
+        for owner in waiting.values_mut().filter_map(|entry| entry.owner.as_mut()) {
+            if Arc::ptr_eq(&owner.slot, slot) {
+                owner.peer = peer.clone();
+            }
+        }
+    }
+
+    /// Registers the task that a call became: before anything else, because the next message may be about it.
+    pub(super) fn begin_task(&self, request: u64, entry: &PendingEntry, result: &RawValue) {
+        let Some(owner) = &entry.owner else { return };
+        if let Some(task) = owner.task_dialect.and_then(|dialect| UpstreamTask::begun(dialect, result)) {
+            self.tasks().insert(task.id, TaskEntry { request, owner: owner.clone() });
+        }
+    }
+
+    /// Forgets the task that a request became, and returns its id.
+    pub(super) fn end_task(&self, request: u64) -> Option<String> {
+        let mut tasks = self.tasks();
+        let id = tasks.iter().find(|(_, task)| task.request == request).map(|(id, _)| id.clone())?;
+        tasks.remove(&id);
+        Some(id)
+    }
+
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, PendingEntry>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<String, TaskEntry>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the newest call of the one client whose calls fit; `None` where several clients have some.
+fn only(waiting: &HashMap<u64, PendingEntry>, fits: impl Fn(&CallOwner) -> bool) -> Option<CallOwner> {
+    let mut only = None::<(u64, &CallOwner)>;
+    for (id, entry) in waiting {
+        let Some(owner) = entry.owner.as_ref().filter(|owner| fits(owner)) else { continue };
+        match only {
+            Some((_, other)) if !other.client.is(&owner.client) => return None,
+            Some((other, _)) if other > *id => {}
+            _ => only = Some((*id, owner)),
+        }
+    }
+    only.map(|(_, owner)| owner.clone())
+}

@@ -1,0 +1,474 @@
+//! Guardian: no process that the hub started outlives it, even if the hub is killed.
+//!
+//! Every server process carries a mark in its environment, and so does everything that it starts. When a server
+//! stops, the hub ends what still carries its mark: a browser in its own session is in no process group of the
+//! server. A killed hub can end nothing, so a small process, the guardian, waits on a pipe. When the hub's end
+//! closes, the guardian ends everything with a mark of that hub. The hub sends it the process groups too: a process
+//! that cleared its environment has no mark, but is still in its server's group.
+
+use crate::transport::ancestry::is_server_descendant;
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
+};
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::{self, BufRead, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// The environment variable with the mark.
+pub(crate) const MARK: &str = "PORTCULLIS_MARK";
+/// How many process groups the guardian remembers. A hub has a few hundred servers at most.
+const GROUPS_MAX: usize = 100_000;
+/// The grace period before processes are killed.
+const END_WITHIN: Duration = Duration::from_millis(500);
+/// How often the guardian checks for survivors; a killed process may have started others meanwhile.
+const LOOKS_MAX: usize = 40;
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How often, and how long, the guardian waits for a process in `execve`.
+const BECOMING_LOOKS_MAX: usize = 20;
+const BECOMING_LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How much of an environment is read. The kernel allows far more than any process has.
+const ENVIRON_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Enough for nearly every process. All processes of the machine are read, so this much is allocated first.
+const ENVIRON_BYTES_USUALLY: usize = 16 * 1024;
+
+/// Identifies one hub, so that its guardian ends no other hub's processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubMark(String);
+
+impl HubMark {
+    /// Makes the mark of a process that starts servers. The first half is the same for all processes of one home,
+    /// derived from its private folder: a server that a command has started is not the user either.
+    pub fn new(folder: &Path) -> io::Result<HubMark> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(io::Error::other)?;
+        Ok(HubMark(home_half(folder) + &hex(&random)))
+    }
+
+    /// Parses a mark.
+    pub fn parse(text: &str) -> Option<HubMark> {
+        let is_mark = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_mark.then(|| HubMark(text.to_owned()))
+    }
+
+    pub fn of_process(&self, number: u64) -> String {
+        format!("{}.{number}", self.0)
+    }
+
+    /// Returns whether this process carries a mark of the home. It reads its own variables: a non-dumpable process
+    /// that is not root's cannot read its environment in `/proc`.
+    pub fn is_ours(folder: &Path) -> bool {
+        let own = std::env::var_os(MARK).map(|own| format!("{MARK}={}", own.to_string_lossy()));
+        own.is_some_and(|own| of_home(folder).is(own.as_bytes()))
+    }
+
+    /// Returns the marker of all processes of this hub.
+    pub(crate) fn any(&self) -> EnvironMarker {
+        EnvironMarker { entry: format!("{MARK}={}.", self.0), whole: false }
+    }
+}
+
+/// Returns the marker of all servers of this home, whether the hub or a command has started them.
+pub(crate) fn of_home(folder: &Path) -> EnvironMarker {
+    EnvironMarker { entry: format!("{MARK}={}", home_half(folder)), whole: false }
+}
+
+fn home_half(folder: &Path) -> String {
+    use sha2::{Digest, Sha256};
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    hex(&Sha256::digest(folder.as_os_str().as_encoded_bytes())[..8])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// An environment entry, or the prefix of one.
+pub(crate) struct EnvironMarker {
+    entry: String,
+    whole: bool,
+}
+
+impl EnvironMarker {
+    fn is(&self, entry: &[u8]) -> bool {
+        let wanted = self.entry.as_bytes();
+        if self.whole { entry == wanted } else { entry.starts_with(wanted) }
+    }
+}
+
+/// The server processes of one hub. Each process holds this, so that the guardian stays until the last of them has
+/// ended.
+pub struct Processes {
+    folder: PathBuf,
+    mark: HubMark,
+    next: AtomicU64,
+    guardian: OnceLock<Option<Guardian>>,
+    /// Those that have not ended, by server instance.
+    running: Mutex<HashMap<ServerInstanceId, TaskTracker>>,
+    /// The process groups of running servers.
+    groups: Mutex<HashSet<i32>>,
+}
+
+/// The name of a server, and of its client where it is a per-client server. The same before and after a
+/// configuration change.
+pub(crate) type ServerInstanceId = (String, Option<String>);
+
+impl std::fmt::Debug for Processes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Processes")
+    }
+}
+
+impl Processes {
+    /// `folder` is the private folder of the home.
+    pub fn new(folder: &Path) -> io::Result<Processes> {
+        let (next, guardian, running) = (AtomicU64::new(1), OnceLock::new(), Mutex::default());
+        let (folder, mark) = (folder.to_owned(), HubMark::new(folder)?);
+        Ok(Processes { folder, mark, next, guardian, running, groups: Mutex::default() })
+    }
+
+    /// Returns whether a process is a server of this hub or was started by one. A process that cannot be read counts
+    /// as such.
+    pub fn is_server_descendant(&self, pid: i32) -> bool {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        is_server_descendant(pid, Some(std::process::id()), &self.folder, &groups)
+    }
+
+    /// Starts a guardian, unless there is one: `program arguments… MARK`, which has to call [`run_guardian`].
+    pub fn guard(&self, program: &Path, arguments: &[&str]) {
+        self.guardian.get_or_init(|| {
+            Guardian::start(program, arguments, &self.mark)
+                .inspect_err(|error| {
+                    tracing::warn!(target: "upstream", %error, "guardian not started; servers may outlive a killed hub");
+                })
+                .ok()
+        });
+    }
+
+    pub(crate) fn next_mark(&self) -> String {
+        self.mark.of_process(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Counts a process of a server until the token is dropped.
+    pub(crate) fn counted(&self, instance: ServerInstanceId) -> TaskTrackerToken {
+        let mut running = self.lock();
+        // Clients come and go; their entries must not pile up.
+        running.retain(|_, processes| !processes.is_empty());
+        let processes = running.entry(instance).or_default();
+        // A closed tracker can be waited for, and still takes more.
+        processes.close();
+        processes.token()
+    }
+
+    /// Waits until a server has no process.
+    pub(crate) async fn none_left(&self, instance: &ServerInstanceId) {
+        let processes = self.lock().get(instance).cloned();
+        if let Some(processes) = processes {
+            processes.wait().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ServerInstanceId, TaskTracker>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn began(&self, group: Pid) {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).insert(group.as_raw_nonzero().get());
+        self.tell('+', group);
+    }
+
+    /// Takes note that a group is gone. The kernel may give its number to another one.
+    pub(crate) fn ended(&self, group: Pid) {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).remove(&group.as_raw_nonzero().get());
+        self.tell('-', group);
+    }
+
+    fn tell(&self, what: char, group: Pid) {
+        let pipe = self.guardian.get().and_then(Option::as_ref).and_then(|guardian| guardian.pipe.as_ref());
+        if let Some(mut pipe) = pipe {
+            // A guardian that is gone was ended on purpose; the marks still work.
+            let _ = pipe.write_all(format!("{what}{}\n", group.as_raw_nonzero()).as_bytes());
+        }
+    }
+}
+
+/// The guardian process. Dropping this ends it, and everything marked with it.
+struct Guardian {
+    child: Child,
+    pipe: Option<ChildStdin>,
+}
+
+impl Guardian {
+    fn start(program: &Path, arguments: &[&str], mark: &HubMark) -> io::Result<Guardian> {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(program);
+        command.arg0("portcullis").args(arguments).arg(&mark.0).env_clear().current_dir("/");
+        // In its own group: Ctrl-C in the hub's terminal must not end it too.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        let pipe = child.stdin.take();
+        Ok(Guardian { child, pipe })
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        drop(self.pipe.take());
+        // It ends soon: nothing is left to end, or its own bound stops it.
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the guardian: waits until the hub is gone, then ends what is left of it.
+pub fn run_guardian(mark: &HubMark) {
+    // Returns when the last writer has closed the pipe.
+    let groups = groups(io::stdin().lock());
+    signal_groups(&groups, Signal::TERM);
+    end_all(&mark.any(), true);
+    let are_gone = || groups.iter().all(|group| test_kill_process_group(*group).is_err());
+    if !are_gone() && !ends_by_itself(are_gone) {
+        signal_groups(&groups, Signal::KILL);
+    }
+}
+
+/// Reads which groups began and ended, and returns those that are left.
+fn groups(said: impl BufRead) -> HashSet<Pid> {
+    let mut groups = HashSet::new();
+    for line in said.lines() {
+        let Ok(line) = line else { break };
+        let (what, number) = line.split_at_checked(1).unwrap_or_default();
+        let Some(group) = number.parse().ok().and_then(Pid::from_raw) else { continue };
+        match what {
+            "+" if groups.len() < GROUPS_MAX => drop(groups.insert(group)),
+            "-" => drop(groups.remove(&group)),
+            _ => {}
+        }
+    }
+    groups
+}
+
+fn signal_groups(groups: &HashSet<Pid>, signal: Signal) {
+    for group in groups {
+        // A group that is gone is fine.
+        let _ = kill_process_group(*group, signal);
+    }
+}
+
+/// Ends everything with the mark of one server process, and returns how many there were. Blocks for a moment if
+/// there are any.
+pub(crate) fn end_marked(mark: &str) -> usize {
+    end_all(&EnvironMarker { entry: format!("{MARK}={mark}"), whole: true }, false)
+}
+
+fn end_all(wanted: &EnvironMarker, gently: bool) -> usize {
+    let found = marked(wanted);
+    if found.is_empty() {
+        return 0;
+    }
+    let count = found.len();
+    if gently {
+        found.iter().for_each(|pid| signal(*pid, wanted, Signal::TERM));
+        if ends_by_itself(|| marked(wanted).is_empty()) {
+            return count;
+        }
+    }
+    for _ in 0..LOOKS_MAX {
+        let left = marked(wanted);
+        if left.is_empty() {
+            break;
+        }
+        left.iter().for_each(|pid| signal(*pid, wanted, Signal::KILL));
+        pause();
+    }
+    count
+}
+
+/// Waits out the grace period. Returns whether everything has ended.
+fn ends_by_itself(has_ended: impl Fn() -> bool) -> bool {
+    let looks = END_WITHIN.as_millis() / LOOK_EVERY.as_millis();
+    (0..looks).any(|_| {
+        pause();
+        has_ended()
+    })
+}
+
+fn pause() {
+    sleep(LOOK_EVERY);
+}
+
+#[expect(clippy::disallowed_methods, reason = "nothing else runs on the thread that ends processes")]
+fn sleep(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Returns the processes with the entry in their environment. Those of other users cannot be read, and are not the
+/// hub's.
+fn marked(wanted: &EnvironMarker) -> Vec<Pid> {
+    let Ok(all) = fs::read_dir("/proc") else { return Vec::new() };
+    let own = std::process::id();
+    all.filter_map(|process| process.ok()?.file_name().to_str()?.parse::<i32>().ok())
+        .filter(|pid| u32::try_from(*pid).is_ok_and(|pid| pid != own) && carries(*pid, wanted))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+pub(crate) fn carries(pid: i32, wanted: &EnvironMarker) -> bool {
+    environ(pid).is_some_and(|environ| environ.split(|byte| *byte == 0).any(|entry| wanted.is(entry)))
+}
+
+/// Reads the environment of a process. A process in `execve` has none for a moment; without the retries a wrapper
+/// that replaces itself would be overlooked, and would survive.
+fn environ(pid: i32) -> Option<Vec<u8>> {
+    let mut place_before = None;
+    for _ in 0..BECOMING_LOOKS_MAX {
+        let environ = read_at_once(pid, "environ")?;
+        if !environ.is_empty() {
+            return Some(environ);
+        }
+        let (start, end) = environ_place(&read_at_once(pid, "stat")?)?;
+        if start < end {
+            continue;
+        }
+        // A process without a program is the kernel's, or has ended.
+        fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+        // `execve` moves the environment: one that is empty and stays in place will stay empty.
+        if start != 0 && place_before == Some(start) {
+            return None;
+        }
+        place_before = Some(start);
+        sleep(BECOMING_LOOK_EVERY);
+    }
+    None
+}
+
+/// Returns the bounds of a process's environment from its `stat`. Both are zero until it has one.
+fn environ_place(stat: &[u8]) -> Option<(u64, u64)> {
+    // The second field is the program's name in parentheses, which may hold anything. The third field follows.
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let mut fields = str::from_utf8(stat.get(after_name..)?).ok()?.split_ascii_whitespace().skip(50 - 3);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// Reads with one system call, so that all of it is of the same program.
+pub(crate) fn read_at_once(pid: i32, what: &str) -> Option<Vec<u8>> {
+    let mut room = ENVIRON_BYTES_USUALLY;
+    loop {
+        let mut bytes = vec![0; room];
+        let length = fs::File::open(format!("/proc/{pid}/{what}")).ok()?.read(&mut bytes).ok()?;
+        if length < room || room == ENVIRON_BYTES_MAX {
+            bytes.truncate(length);
+            return Some(bytes);
+        }
+        room = ENVIRON_BYTES_MAX.min(room * 8);
+    }
+}
+
+/// Signals a process if it is still the one that was found: its pid may have been reused.
+fn signal(pid: Pid, wanted: &EnvironMarker, signal: Signal) {
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if carries(pid.as_raw_nonzero().get(), wanted) {
+        // A process that is gone is fine.
+        let _ = pidfd_send_signal(&process, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+
+    fn sleeper(mark: Option<&str>) -> Child {
+        let mut command = Command::new("sh");
+        command.env_clear().env("PATH", "/usr/bin:/bin");
+        match mark {
+            // With a child that leaves the group, as a browser does.
+            Some(mark) => command.args(["-c", "setsid sleep 600 & sleep 600"]).env(MARK, mark),
+            None => command.args(["-c", "exec sleep 600"]),
+        };
+        command.process_group(0).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_long_environment_is_read_to_its_end() {
+        for bytes in [0, ENVIRON_BYTES_USUALLY, 9 * ENVIRON_BYTES_USUALLY] {
+            let mut command = Command::new("sleep");
+            // The kernel bounds the length of one variable.
+            let long = "x".repeat(bytes / 2);
+            command.arg("600").env_clear().env("A", &long).env("B", &long).env("LAST", "end");
+            let mut child = command.spawn().unwrap();
+            let pid = i32::try_from(child.id()).unwrap();
+            // It has none until `execve` is done.
+            let read = (0..1_000).find_map(|_| {
+                sleep(BECOMING_LOOK_EVERY);
+                read_at_once(pid, "environ").filter(|read| !read.is_empty())
+            });
+            let read = read.unwrap();
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(read.ends_with(b"LAST=end\0"), "of {bytes}, {} were read", read.len());
+        }
+    }
+
+    #[test]
+    fn groups_that_ended_are_forgotten() {
+        let said = "+12\n+13\nwhat\n\n+0\n-12\n+x\n-99\n+14";
+        let mut left: Vec<i32> =
+            groups(said.as_bytes()).iter().map(|group| group.as_raw_nonzero().get()).collect();
+        left.sort_unstable();
+        assert_eq!(left, [13, 14]);
+    }
+
+    #[test]
+    fn what_carries_the_mark_is_ended_and_nothing_else() {
+        let (hub, other) =
+            (HubMark::new(Path::new("/one")).unwrap(), HubMark::new(Path::new("/two")).unwrap());
+        let mut first = sleeper(Some(&hub.of_process(1)));
+        let mut tenth = sleeper(Some(&hub.of_process(10)));
+        let mut strange = sleeper(Some(&other.of_process(1)));
+        let mut unmarked = sleeper(None);
+        // Until the shells have started their children.
+        for _ in 0..200 {
+            if marked(&hub.any()).len() == 6 && marked(&other.any()).len() == 3 {
+                break;
+            }
+            pause();
+        }
+        assert_eq!(marked(&hub.any()).len(), 6);
+
+        assert_eq!(end_marked(&hub.of_process(1)), 3);
+        assert!(first.wait().is_ok());
+        assert_eq!((marked(&hub.any()).len(), tenth.try_wait().unwrap()), (3, None));
+
+        assert_eq!(end_all(&hub.any(), true), 3);
+        assert!(tenth.wait().is_ok());
+        assert_eq!(marked(&hub.any()).len(), 0);
+        assert_eq!((strange.try_wait().unwrap(), unmarked.try_wait().unwrap()), (None, None));
+
+        end_all(&other.any(), false);
+        assert!(strange.wait().is_ok());
+        unmarked.kill().unwrap();
+        unmarked.wait().unwrap();
+    }
+
+    #[test]
+    fn one_that_keeps_becoming_another_program_is_seen_at_every_look_and_ended() {
+        let hub = HubMark::new(Path::new("/one")).unwrap();
+        let mut command = Command::new("sh");
+        command.env_clear().env("PATH", "/usr/bin:/bin").env(MARK, hub.of_process(1));
+        command.args(["-c", "eval \"$AGAIN\""]).env("AGAIN", "exec sh -c 'eval \"$AGAIN\"'");
+        let mut restless = command.process_group(0).spawn().unwrap();
+
+        let seen = (0..2_000).filter(|_| carries(restless.id().try_into().unwrap(), &hub.any())).count();
+        let ended = end_all(&hub.any(), false);
+        // Before anything that may fail, so that a failure leaves nothing running.
+        restless.kill().unwrap();
+        restless.wait().unwrap();
+        assert_eq!((seen, ended), (2_000, 1));
+    }
+}
