@@ -4,13 +4,13 @@
 //! is kept next to it, and a file that changed since the plan is not touched (TOCTOU).
 
 mod client;
-mod jsonc;
 
 pub use client::{ClientApp, ClientFolders, Platform};
-pub(crate) use jsonc::{parse_as_others, put as put_jsonc, take as take_jsonc};
+pub(crate) use portcullis_config::jsonc::parse_as_others;
 
-use crate::atomic_write::{replace, sibling_path, write_new};
 use jiff::Timestamp;
+use portcullis_config::atomic_write::{replace, sibling_path, write_new};
+use portcullis_config::jsonc;
 use portcullis_core::{Clock, Secret};
 use serde_json::{Map, Value};
 use similar::TextDiff;

@@ -1,13 +1,11 @@
-//! The hub binary as a library: command line, configuration, composition.
+//! The hub binary as a library: command line, composition.
 
 mod admin;
 mod approvals;
-mod atomic_write;
 mod changes;
 pub mod cli;
 mod commands;
 mod compose;
-pub mod config;
 mod database;
 mod folder_changes;
 mod home;
@@ -23,12 +21,14 @@ mod password_prompt;
 mod print;
 mod reload;
 mod scripts;
-mod secret_detection;
 mod secrets;
 pub mod surface;
 
+pub use portcullis_config as config;
+
 use cli::{Cli, Command};
 use config::ConfigErrors;
+use portcullis_config::secret_detection;
 use portcullis_upstream::{HubMark, run_guardian};
 use std::path::Path;
 use std::process::ExitCode;

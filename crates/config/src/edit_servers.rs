@@ -8,8 +8,7 @@ use super::resolve::{is_server_name, server_name_expected};
 use super::toml_sections::without;
 use super::{Config, ConfigErrors, Environment};
 use crate::atomic_write::replace;
-use crate::install::{put_jsonc, take_jsonc};
-use crate::secret_detection;
+use crate::{jsonc, secret_detection};
 use portcullis_store::{FileError, FileLock};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -71,11 +70,13 @@ pub struct ConfigEditLock {
 }
 
 impl ConfigEditLock {
+    /// Waits for the lock of a home folder.
     pub fn of(home: &Path) -> Result<ConfigEditLock, EditError> {
         Ok(ConfigEditLock { home: home.to_owned(), _hold: FileLock::of(&home.join(LOCK_FILE))? })
     }
 
-    pub(crate) fn home(&self) -> &Path {
+    /// Returns the home folder.
+    pub fn home(&self) -> &Path {
         &self.home
     }
 }
@@ -169,7 +170,7 @@ pub fn add_servers(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Resu
 }
 
 /// Validates a server by itself.
-pub(crate) fn check_server(home: &Path, env: Environment<'_>, new: &NewServer) -> Result<(), EditError> {
+pub fn check_server(home: &Path, env: Environment<'_>, new: &NewServer) -> Result<(), EditError> {
     let unfit = |errors: ConfigErrors| {
         // The line in a temporary text is of no use.
         let said: Vec<&str> = errors.problems.iter().map(|problem| problem.text.as_str()).collect();
@@ -201,7 +202,7 @@ fn adding(home: &Path, env: Environment<'_>, new: &[NewServer]) -> Result<Prepar
         for server in new {
             text = match form {
                 ConfigFormat::Json => {
-                    put_jsonc(&text, &["mcp", &server.name], &manual_snippet::members(server).into())
+                    jsonc::put(&text, &["mcp", &server.name], &manual_snippet::members(server).into())
                         .map_err(EditError::Form)?
                 }
                 ConfigFormat::Toml => {
@@ -236,7 +237,7 @@ pub fn remove_server(home: &Path, env: Environment<'_>, name: &str) -> Result<Pa
             return Err(EditError::Unknown(name.to_owned()));
         }
         let text = match form {
-            ConfigFormat::Json => take_jsonc(text, &["mcp", name]).map_err(EditError::Form)?,
+            ConfigFormat::Json => jsonc::take(text, &["mcp", name]).map_err(EditError::Form)?,
             ConfigFormat::Toml => without(text, name),
             ConfigFormat::Yaml => text.to_owned(),
         };

@@ -106,7 +106,7 @@ pub(super) fn meant(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::Config;
 
     fn read(oauth: &str) -> Result<Option<McpOAuth>, String> {
         let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ const DEPTH_MAX: u8 = 12;
 const KEY_LINE_CHARS_MIN: usize = 40;
 
 /// Masks command arguments.
-pub(crate) fn shown_args(args: &[String]) -> Vec<String> {
+pub fn shown_args(args: &[String]) -> Vec<String> {
     let mut name = None::<&str>;
     let mut shown = Vec::with_capacity(args.len());
     for arg in args {
@@ -31,7 +31,7 @@ pub(crate) fn shown_args(args: &[String]) -> Vec<String> {
 }
 
 /// Masks variables or headers.
-pub(crate) fn shown_pairs(pairs: &[(String, String)]) -> Vec<(String, String)> {
+pub fn shown_pairs(pairs: &[(String, String)]) -> Vec<(String, String)> {
     let shown = |(key, value): &(String, String)| {
         let shown = match value {
             value if is_handle(value) => value.clone(),
@@ -44,7 +44,7 @@ pub(crate) fn shown_pairs(pairs: &[(String, String)]) -> Vec<(String, String)> {
 }
 
 /// Masks passwords and keys in a URL.
-pub(crate) fn shown_url(url: &str) -> String {
+pub fn shown_url(url: &str) -> String {
     shown_address(url, could_be_key)
 }
 

@@ -51,7 +51,7 @@ pub(super) fn days(text: &str) -> Result<Days, String> {
 }
 
 /// Reads a date with a time. One that names no zone is of the zone that is given.
-pub(crate) fn moment(text: &str, zone: &TimeZone) -> Result<Timestamp, String> {
+pub fn moment(text: &str, zone: &TimeZone) -> Result<Timestamp, String> {
     let expected = || "a date and time like 2026-12-31T00:00:00Z or 2026-12-31T00:00".to_owned();
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Ok(moment);

@@ -1,15 +1,17 @@
 //! The configuration: file format, validation, resolved settings.
 //!
 //! One file in the home folder, validated strictly: all errors are reported at once, with file and line, and the hub does
-//! not start with an invalid file. Nothing here is `Serialize`; the file format is private to this module, and the rest of
+//! not start with an invalid file. Nothing here is `Serialize`; the file format is private to this crate, and the rest of
 //! the program sees [`Config`].
 
 mod add_rule;
+pub mod atomic_write;
 mod edit_rules;
 mod edit_servers;
 mod errors;
 mod example;
 mod inline_tables;
+pub mod jsonc;
 mod limit_table;
 mod manual_snippet;
 mod oauth;
@@ -19,22 +21,24 @@ mod resolve;
 mod schema_check;
 mod schema_fast_path;
 mod scripts;
+pub mod secret_detection;
 mod time;
 mod toml_sections;
 mod vault;
 mod written;
 
 pub use add_rule::{AddRuleError, AllowRule, add_rule};
-pub(crate) use edit_rules::{NewRule, RuleEdit, edit_rules, version};
-pub(crate) use edit_servers::check_server;
-pub use edit_servers::{ConfigEditLock, EditError, NewServer, add_servers, preview_servers, remove_server};
+pub use edit_rules::{NewRule, RuleEdit, edit_rules, version};
+pub use edit_servers::{
+    ConfigEditLock, EditError, NewServer, add_servers, check_server, preview_servers, remove_server,
+};
 pub use errors::{ConfigError, ConfigErrors};
 pub use example::example;
 pub use limit_table::limit_table;
 pub use oauth::McpOAuth;
-pub(crate) use resolve::sets_header;
+pub use resolve::sets_header;
 pub use schema_check::schema;
-pub(crate) use time::moment;
+pub use time::moment;
 
 use errors::Finding;
 use jiff::tz::TimeZone;
@@ -411,7 +415,7 @@ pub struct LoadedConfig {
 
 impl Config {
     /// Returns the file with defaults, redacted.
-    pub(crate) fn shown(&self) -> serde_json::Value {
+    pub fn shown(&self) -> serde_json::Value {
         let mut written = json!(self.written);
         written::hide_values(&mut written);
         written

@@ -69,7 +69,7 @@ pub(super) fn members(server: &NewServer) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, add_servers};
+    use crate::{Config, add_servers};
 
     #[test]
     fn what_is_pasted_is_understood_in_every_format() {

@@ -79,11 +79,11 @@ fn toml_of(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read;
-    use super::super::schema_check::check;
-    use super::super::tests::keys;
-    use super::super::written::{WrittenConfig, WrittenGithub, WrittenVault, WrittenWeb};
     use super::*;
+    use crate::read;
+    use crate::schema_check::check;
+    use crate::tests::keys;
+    use crate::written::{WrittenConfig, WrittenGithub, WrittenVault, WrittenWeb};
 
     fn parsed(toml: &str) -> WrittenConfig {
         let document = read::parse("portcullis.toml", toml).unwrap();

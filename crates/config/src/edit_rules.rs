@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 
 /// A rule to add. Empty and `None` fields are not written and match everything.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct NewRule {
-    pub(crate) tools: Vec<String>,
-    pub(crate) clients: Vec<String>,
-    pub(crate) origins: Vec<String>,
-    pub(crate) effects: Vec<String>,
-    pub(crate) reach: Option<String>,
-    pub(crate) hours: Option<String>,
-    pub(crate) days: Vec<String>,
-    pub(crate) until: Option<String>,
-    pub(crate) decision: String,
+pub struct NewRule {
+    pub tools: Vec<String>,
+    pub clients: Vec<String>,
+    pub origins: Vec<String>,
+    pub effects: Vec<String>,
+    pub reach: Option<String>,
+    pub hours: Option<String>,
+    pub days: Vec<String>,
+    pub until: Option<String>,
+    pub decision: String,
     /// Comment in the file: where it came from.
-    pub(crate) comment: String,
+    pub comment: String,
 }
 
 /// An edit. Rules are indexed from zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RuleEdit {
+pub enum RuleEdit {
     Add { at: usize, rule: Box<NewRule> },
     Remove { at: usize },
     Move { from: usize, to: usize },
@@ -80,7 +80,7 @@ impl RuleEdit {
 }
 
 /// Returns the version (digest) of the file.
-pub(crate) fn version(home: &Path) -> String {
+pub fn version(home: &Path) -> String {
     let text = read::find(home).ok().flatten().map(|source| source.text).unwrap_or_default();
     Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -88,7 +88,7 @@ pub(crate) fn version(home: &Path) -> String {
 /// Edits the rules. Returns the file.
 ///
 /// The result is parsed before it is written: unless everything else is unchanged, nothing is written.
-pub(crate) fn edit_rules(
+pub fn edit_rules(
     editing: &ConfigEditLock,
     env: Environment<'_>,
     change: &RuleEdit,

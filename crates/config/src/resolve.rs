@@ -455,7 +455,7 @@ impl ConfigResolver<'_> {
 }
 
 /// Returns whether the hub sets this header itself.
-pub(crate) fn sets_header(name: &str) -> bool {
+pub fn sets_header(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     lower.starts_with("mcp-") || HEADERS_TAKEN.contains(&lower.as_str())
 }

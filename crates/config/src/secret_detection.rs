@@ -6,8 +6,8 @@
 mod commands;
 mod masked_display;
 
-pub(crate) use commands::{Extent, is_command_name, shortened};
-pub(crate) use masked_display::{shown_args, shown_pairs, shown_url};
+pub use commands::{Extent, is_command_name, shortened};
+pub use masked_display::{shown_args, shown_pairs, shown_url};
 
 use masked_display::{end_of_address, shown_address};
 use portcullis_guard::Redactor;
@@ -57,12 +57,12 @@ const NUMBER_CHARS_MIN: usize = 8;
 static SHAPES: LazyLock<Option<Redactor>> = LazyLock::new(|| Redactor::new(&[]).ok());
 
 /// Returns whether a variable or header is secret, by name or value.
-pub(crate) fn is_private(key: &str, value: &str) -> bool {
+pub fn is_private(key: &str, value: &str) -> bool {
     !is_command_name(key) && (is_secret_of(key, value) || holds_private(value))
 }
 
 /// Returns whether a value contains a secret, whatever its name.
-pub(crate) fn holds_private(value: &str) -> bool {
+pub fn holds_private(value: &str) -> bool {
     has_token(value) || has_password(value) || has_private_member(value) || has_key(value)
 }
 
@@ -142,12 +142,12 @@ fn is_given(value: &str) -> bool {
 }
 
 /// Returns whether a value refers to the secret store.
-pub(crate) fn is_handle(value: &str) -> bool {
+pub fn is_handle(value: &str) -> bool {
     handle(value).is_some()
 }
 
 /// Returns the secret that a value refers to, and the scheme before it, like `Bearer`.
-pub(crate) fn handle(value: &str) -> Option<(Option<&str>, &str)> {
+pub fn handle(value: &str) -> Option<(Option<&str>, &str)> {
     let after_word = value.split_once(' ').map(|(word, rest)| (Some(word), rest));
     [after_word, Some((None, value))]
         .into_iter()
@@ -157,7 +157,7 @@ pub(crate) fn handle(value: &str) -> Option<(Option<&str>, &str)> {
 
 /// Returns a secret reference inside a longer text, where it is not resolved. Names are upper-case, so false positives are
 /// rare.
-pub(crate) fn buried_handle(value: &str) -> Option<&str> {
+pub fn buried_handle(value: &str) -> Option<&str> {
     let found = value.match_indices("secret:").find_map(|(at, start)| {
         let rest = &value[at + start.len()..];
         let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len())];

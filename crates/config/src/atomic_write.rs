@@ -6,7 +6,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Replaces a file. The text is durable on return; on failure the old file is intact.
-pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+pub fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let new = sibling_path(path, &format!("{}.new", std::process::id()));
     let written = write_new(&new, text, mode).and_then(|()| std::fs::rename(&new, path));
     if written.is_err() {
@@ -20,7 +20,7 @@ pub(crate) fn replace(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 }
 
 /// Writes a file that must not exist yet.
-pub(crate) fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+pub fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     // Set explicitly: the umask must not change the mode.
     file.set_permissions(Permissions::from_mode(mode))?;
@@ -29,7 +29,7 @@ pub(crate) fn write_new(path: &Path, text: &str, mode: u32) -> io::Result<()> {
 }
 
 /// Returns a sibling name: `mcp.json` with `x` gives `mcp.json.portcullis-x`.
-pub(crate) fn sibling_path(path: &Path, what: &str) -> PathBuf {
+pub fn sibling_path(path: &Path, what: &str) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".portcullis-{what}"));
     path.with_file_name(name)

@@ -7,7 +7,7 @@ const COMMAND_ENDS: [&str; 8] =
     ["COMMAND", "CMD", "PROCESS", "HELPER", "ASKPASS", "EXEC", "EXECUTABLE", "SCRIPT"];
 
 /// Returns whether a variable's value is executed. It is shown before trust, and never moved to the secret store.
-pub(crate) fn is_command_name(name: &str) -> bool {
+pub fn is_command_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     // `COMMAND2` is executed too.
     let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '_' | '-'));
@@ -16,7 +16,7 @@ pub(crate) fn is_command_name(name: &str) -> bool {
 
 /// How much of a value is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub enum Extent {
     /// A row of a table.
     Row,
     /// A screen with one server.
@@ -37,7 +37,7 @@ impl Extent {
 }
 
 /// Returns a value with invisible characters escaped. A long one is truncated to start, end and length.
-pub(crate) fn shortened(text: &str, extent: Extent) -> String {
+pub fn shortened(text: &str, extent: Extent) -> String {
     let count = text.chars().count();
     let Some((head, tail)) = extent.ends().filter(|(head, tail)| count > head + tail) else {
         return visible(text);

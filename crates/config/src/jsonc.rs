@@ -14,7 +14,7 @@ const DEFAULT_INDENT: &str = "  ";
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Inserts or replaces `entry` at `path`.
-pub(crate) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
+pub fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, String> {
     let before = parse(text)?;
     let text = if text.trim_start_matches(BYTE_ORDER_MARK).trim().is_empty() { "{}\n" } else { text };
     let after = edit(text, path, entry)?;
@@ -27,7 +27,7 @@ pub(crate) fn put(text: &str, path: &[&str], entry: &Value) -> Result<String, St
 }
 
 /// Removes the entry at `path`, with the text up to the next one.
-pub(crate) fn take(text: &str, path: &[&str]) -> Result<String, String> {
+pub fn take(text: &str, path: &[&str]) -> Result<String, String> {
     let mut expected = parse(text)?;
     let [outer @ .., key] = path else { return Err("the path is empty".to_owned()) };
     let mut scanner = Scanner::new(text);
@@ -54,7 +54,7 @@ pub(crate) fn take(text: &str, path: &[&str]) -> Result<String, String> {
 }
 
 /// Parses JSON with comments and trailing commas. An empty text is an empty object.
-pub(super) fn parse(text: &str) -> Result<Value, String> {
+pub fn parse(text: &str) -> Result<Value, String> {
     let plain = plain_json(text);
     if plain.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
@@ -63,7 +63,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
 }
 
 /// As [`parse`], but accepts duplicate keys, as the applications do: the last one wins. Reports the duplicates.
-pub(crate) fn parse_as_others(text: &str) -> Result<(Value, Option<String>), String> {
+pub fn parse_as_others(text: &str) -> Result<(Value, Option<String>), String> {
     let strict = parse(text);
     match strict {
         Err(said) if said.contains("is given twice") => {

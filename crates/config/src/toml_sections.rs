@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn the_file_of_init_keeps_all_it_says_of_other_things() {
-        let whole = crate::config::example();
+        let whole = crate::example();
         let used = whole.replace("## [mcp.NAME]", "[mcp.NAME]").replace("## command =", "command =");
         let rest = without(&used, "NAME");
         for line in whole.lines().filter(|line| !used.contains(*line)) {
