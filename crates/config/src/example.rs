@@ -1,6 +1,6 @@
 //! The file that `portcullis init` writes: every key with its default, commented out.
 
-use super::schema_check::schema;
+use super::schema;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -81,8 +81,8 @@ fn toml_of(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::read;
-    use crate::schema_check::check;
     use crate::tests::keys;
+    use crate::written::schema_check::check;
     use crate::written::{WrittenConfig, WrittenGithub, WrittenVault, WrittenWeb};
 
     fn parsed(toml: &str) -> WrittenConfig {

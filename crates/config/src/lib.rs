@@ -4,41 +4,26 @@
 //! not start with an invalid file. Nothing here is `Serialize`; the file format is private to this crate, and the rest of
 //! the program sees [`Config`].
 
-mod add_rule;
 pub mod atomic_write;
-mod edit_rules;
-mod edit_servers;
+mod edit;
 mod errors;
 mod example;
-mod inline_tables;
 pub mod jsonc;
 mod limit_table;
-mod manual_snippet;
-mod oauth;
-mod outbound;
 mod read;
 mod resolve;
-mod schema_check;
-mod schema_fast_path;
-mod scripts;
 pub mod secret_detection;
-mod time;
-mod toml_sections;
-mod vault;
 mod written;
 
-pub use add_rule::{AddRuleError, AllowRule, add_rule};
-pub use edit_rules::{NewRule, RuleEdit, edit_rules, version};
-pub use edit_servers::{
-    ConfigEditLock, EditError, NewServer, add_servers, check_server, preview_servers, remove_server,
+pub use edit::{
+    AddRuleError, AllowRule, ConfigEditLock, EditError, NewRule, NewServer, RuleEdit, add_rule, add_servers,
+    check_server, edit_rules, preview_servers, remove_server, version,
 };
 pub use errors::{ConfigError, ConfigErrors};
 pub use example::example;
 pub use limit_table::limit_table;
-pub use oauth::McpOAuth;
-pub use resolve::sets_header;
-pub use schema_check::schema;
-pub use time::moment;
+pub use resolve::{McpOAuth, moment, sets_header};
+pub use written::schema_check::schema;
 
 use errors::Finding;
 use jiff::tz::TimeZone;
@@ -452,7 +437,7 @@ impl Config {
         home: &Path,
         env: Environment<'_>,
     ) -> Result<(Config, Vec<String>), ConfigErrors> {
-        let (mut written, mut findings) = schema_check::check(&document.value)?;
+        let (mut written, mut findings) = written::schema_check::check(&document.value)?;
         let port_problem = override_port(&mut written, env).err();
         let (mut config, more) = resolve::resolve(written, home, env);
         // An invalid key has its default here, which is not what the user wrote.

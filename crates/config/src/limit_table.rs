@@ -1,6 +1,6 @@
 //! The documented table of limits: configuration key, metric label, behaviour.
 
-use super::schema_check::schema;
+use super::schema;
 use portcullis_core::Limit;
 use std::fmt::Write;
 

@@ -1,6 +1,6 @@
 //! Keys of the configuration and of the admin API cannot be redacted.
 
-use super::schema_check::schema;
+use super::schema;
 use portcullis_store::secrets::{VALUE_BYTES_MIN, vocabulary};
 use serde_json::Value;
 

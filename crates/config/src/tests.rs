@@ -494,7 +494,9 @@ fn yaml_and_json_mean_the_same() {
     let toml = "http.listen = '127.0.0.1:4000'\n[[policy]]\ntools = ['a_*']\ndecision = 'deny'\n";
     let written = |name: &str, text: &str| {
         let document = read::parse(name, text).unwrap();
-        schema_check::check(&document.value).map(|(written, findings)| (written, findings.len())).unwrap()
+        written::schema_check::check(&document.value)
+            .map(|(written, findings)| (written, findings.len()))
+            .unwrap()
     };
     let expected = written("portcullis.toml", toml);
     assert_eq!(expected.1, 0);

@@ -4,7 +4,17 @@
 //! them, so a doc comment here is what a user reads. Its first line says what the key does.
 
 mod defaults;
+mod mcp_server;
+mod policy_rule;
+pub(super) mod schema_check;
+mod schema_fast_path;
 
+pub(super) use mcp_server::{
+    OAuthTable, StartName, TrustName, WrittenMcpServer, WrittenOAuth, WrittenToolFilter,
+};
+pub(super) use policy_rule::{DecisionName, EffectName, LabelName, OriginName, ReachName, WrittenPolicyRule};
+
+use policy_rule::{all_effects, anything};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -435,145 +445,6 @@ pub(super) struct WrittenTime {
     #[schemars(length(min = 1), example = &"Europe/Vienna")]
     pub(super) timezone: String,
 }
-
-/// One upstream MCP server.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenMcpServer {
-    /// Command of a local server (stdio): a name looked up in PATH once, or a path, absolute or relative to `~/` or `cwd`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 1), example = &"npx")]
-    pub(super) command: Option<String>,
-    /// Arguments, passed verbatim; use `env` for variables and secrets.
-    #[schemars(example = ["-y", "@modelcontextprotocol/server-filesystem"])]
-    pub(super) args: Vec<String>,
-    /// Working directory; by default a private folder that no tool can reach.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 1), example = &"~/project")]
-    pub(super) cwd: Option<String>,
-    /// URL of a remote server (HTTP), instead of a command: https://, http:// or unix:/SOCKET:/PATH.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 1), example = &"https://mcp.example.com/mcp")]
-    pub(super) url: Option<String>,
-    /// Headers of every request; "${NAME}" is a variable of the hub, "secret:NAME" a secret, also after "Bearer ".
-    pub(super) headers: BTreeMap<String, String>,
-    /// OAuth login, with `portcullis mcp auth NAME`: true, or a table.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "super::oauth::schema")]
-    pub(super) oauth: Option<super::oauth::WrittenOAuth>,
-    /// Environment, besides PATH and HOME; "${NAME}" is a variable of the hub, "secret:NAME" a secret, also after "Bearer ".
-    pub(super) env: BTreeMap<String, String>,
-    /// Enable the server.
-    pub(super) enabled: bool,
-    /// Timeout of a call without progress, in milliseconds.
-    #[schemars(range(min = 100, max = 86_400_000))]
-    pub(super) timeout_ms: u64,
-    /// Prefix of its tools and prompts; default NAME_, "" for none. On a clash the second tool becomes server_tool; deny rules for either name apply.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", example = &"git_")]
-    pub(super) prefix: Option<String>,
-    /// Tools to expose, by the server's names.
-    pub(super) tools: WrittenToolFilter,
-    /// New names of tools, by the server's names; the prefix is still added.
-    pub(super) rename: BTreeMap<String, String>,
-    /// Effect of its tools: read, create, write or destroy; by default any.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "EffectName", example = &"write")]
-    pub(super) effect: Option<EffectName>,
-    /// Effects by tool, as globs over the server's names; the longest match wins.
-    pub(super) effects: BTreeMap<String, EffectName>,
-    /// Labels by tool, as globs: private, untrusted, outward; by default untrusted and outward.
-    pub(super) labels: BTreeMap<String, Vec<LabelName>>,
-    /// New and changed tools: ask (need review with `portcullis mcp trust`) or always (trusted without review).
-    pub(super) trust: TrustName,
-    /// Start with the hub (now) or at the first call (lazy).
-    pub(super) start: StartName,
-    /// Idle time after which it is stopped until the next call, like 10m; by default never.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 2), example = &"10m")]
-    pub(super) idle_stop: Option<String>,
-    /// Start one instance per client, to isolate clients from each other.
-    pub(super) per_client: bool,
-    /// Maximum instances with `per_client`.
-    #[schemars(range(min = 1, max = 1_000))]
-    pub(super) clients_max: usize,
-    /// Seconds between refreshes of its tool list without a change notification.
-    #[schemars(range(min = 1, max = 86_400))]
-    pub(super) relist_secs: u64,
-    /// Decision on its tools if no rule matches: allow, ask or deny.
-    pub(super) decision: DecisionName,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-pub(super) enum TrustName {
-    Ask,
-    Always,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-pub(super) enum StartName {
-    Now,
-    Lazy,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenToolFilter {
-    /// Globs of tools to expose.
-    #[schemars(length(min = 1))]
-    pub(super) allow: Vec<String>,
-    /// Globs of tools to hide.
-    pub(super) deny: Vec<String>,
-}
-
-/// One rule. It matches a call if all its conditions match.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(super) struct WrittenPolicyRule {
-    /// Globs over tools, resources and prompts.
-    #[serde(default = "anything")]
-    #[schemars(length(min = 1), example = ["workspace_*"])]
-    pub(super) tools: Vec<String>,
-    /// Globs over clients.
-    #[serde(default = "anything")]
-    #[schemars(length(min = 1), example = ["laptop"])]
-    pub(super) clients: Vec<String>,
-    /// Origin of the call: client, schedule, script, chat, admin.
-    #[serde(default = "all_origins")]
-    #[schemars(length(min = 1))]
-    pub(super) origins: Vec<OriginName>,
-    /// Effect of the call: read, create, write, destroy.
-    #[serde(default = "all_effects")]
-    #[schemars(length(min = 1))]
-    pub(super) effects: Vec<EffectName>,
-    /// Reach of the call: local or outside; by default both.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "ReachName")]
-    pub(super) reach: Option<ReachName>,
-    /// Labels of the call: any of private, untrusted and outward.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<LabelName>", length(min = 1), example = ["private"])]
-    pub(super) labels: Option<Vec<LabelName>>,
-    /// Hours in which the rule is active; the end is exclusive and may be on the next day.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", example = &"22:00-06:00")]
-    pub(super) hours: Option<String>,
-    /// Days on which the rule is active, or its hours begin: mon to sun, or ranges.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<String>", length(min = 1), example = ["mon-fri"])]
-    pub(super) days: Option<Vec<String>>,
-    /// When the rule expires: a timestamp, in the hub's time zone if it names none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", example = &"2026-12-31T00:00:00Z")]
-    pub(super) until: Option<String>,
-    /// Decision: allow, ask (needs approval) or deny.
-    pub(super) decision: DecisionName,
-}
-
 // The variants have no doc comments: with them, the schema would list each as a separate case.
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -602,59 +473,4 @@ pub(super) enum KeyName {
     Keyring,
     File,
     Passphrase,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum EffectName {
-    Read,
-    Create,
-    Write,
-    Destroy,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum LabelName {
-    Private,
-    Untrusted,
-    Outward,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum OriginName {
-    Client,
-    Schedule,
-    Script,
-    Chat,
-    Admin,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum ReachName {
-    Local,
-    Outside,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum DecisionName {
-    Allow,
-    Ask,
-    Deny,
-}
-
-fn anything() -> Vec<String> {
-    vec!["*".to_owned()]
-}
-
-fn all_effects() -> Vec<EffectName> {
-    vec![EffectName::Read, EffectName::Create, EffectName::Write, EffectName::Destroy]
-}
-
-fn all_origins() -> Vec<OriginName> {
-    use OriginName::{Admin, Chat, Client, Schedule, Script};
-    vec![Client, Schedule, Script, Chat, Admin]
 }

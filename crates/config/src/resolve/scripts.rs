@@ -1,8 +1,8 @@
 //! Scripts: where they are, what bounds them, and which are approved by the configuration itself.
 
-use super::errors::Finding;
-use super::resolve::ConfigResolver;
-use super::{ScriptSettings, written};
+use super::ConfigResolver;
+use crate::errors::Finding;
+use crate::{ScriptSettings, written};
 use portcullis_script::SandboxStrictness;
 use portcullis_store::scripts::{PreapprovedScript, ScriptName, ScriptPermissions};
 use std::time::Duration;

@@ -1,44 +1,11 @@
 //! OAuth settings of a server: `oauth = true`, or a table.
 
-use super::errors::Finding;
+use crate::errors::Finding;
+use crate::written::{OAuthTable, WrittenOAuth};
 use portcullis_egress::Url;
 use portcullis_egress::configured_client::ConfiguredEndpoint;
 use portcullis_store::secrets::SecretRef;
-use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(super) enum WrittenOAuth {
-    Switch(bool),
-    Settings(OAuthTable),
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct OAuthTable {
-    /// Client ID registered with the authorization server; by default the hub registers itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 1))]
-    client_id: Option<String>,
-    /// Client secret, as secret:NAME; needs a grant for the token endpoint's host and the field client_secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", example = &"secret:NOTES_CLIENT")]
-    client_secret: Option<String>,
-    /// Scopes to request, separated by spaces, instead of those the server suggests.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", length(min = 1), example = &"notes:read notes:write")]
-    scope: Option<String>,
-    /// Redirect port on 127.0.0.1; by default a free one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u16", range(min = 1, max = 65_535))]
-    callback_port: Option<u16>,
-    /// URL of a client ID metadata document, if the authorization server supports those.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String", example = &"https://hub.example.com/client.json")]
-    client_metadata_url: Option<String>,
-}
 
 /// Resolved OAuth settings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,14 +15,6 @@ pub struct McpOAuth {
     pub scope: Option<String>,
     pub callback_port: Option<u16>,
     pub client_metadata_url: Option<String>,
-}
-
-/// True, false or a table: one schema, so that errors in the table name their key.
-pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = generator.subschema_for::<OAuthTable>();
-    schema.insert("type".to_owned(), json!(["boolean", "object"]));
-    schema.insert("examples".to_owned(), json!([true]));
-    schema
 }
 
 /// Resolves the settings and adds errors to `findings`. `at` returns the pointer of a key of the server `name`.

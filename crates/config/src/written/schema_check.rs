@@ -1,8 +1,7 @@
 //! Checks a document against the schema, with readable errors.
 
-use super::errors::{ConfigErrors, Finding, PROBLEMS_MAX, join, key_path};
-use super::schema_fast_path;
-use super::written::{DecisionName, WrittenConfig};
+use super::{DecisionName, WrittenConfig, schema_fast_path};
+use crate::errors::{ConfigErrors, Finding, PROBLEMS_MAX, join, key_path};
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind as Kind;
 use schemars::generate::SchemaSettings;
@@ -31,7 +30,7 @@ pub fn schema() -> Value {
 ///
 /// Invalid values are replaced by defaults, so that the rest can be checked too. A result with findings must not be used
 /// otherwise.
-pub(super) fn check(value: &Value) -> Result<(WrittenConfig, Vec<Finding>), ConfigErrors> {
+pub(crate) fn check(value: &Value) -> Result<(WrittenConfig, Vec<Finding>), ConfigErrors> {
     if schema_fast_path::matches_schema(value)
         && let Ok(written) = WrittenConfig::deserialize(without_schema_key(value.clone()))
     {

@@ -3,10 +3,10 @@
 //! Calendar URLs and tokens are credentials. Errors do not quote them, because the file may contain the value itself
 //! instead of `secret:NAME`.
 
-use super::errors::{Finding, key_path};
-use super::resolve::{ConfigResolver, is_host};
-use super::written;
-use super::{EgressConfig, GithubSettings, WebSettings};
+use super::{ConfigResolver, is_host};
+use crate::errors::{Finding, key_path};
+use crate::written;
+use crate::{EgressConfig, GithubSettings, WebSettings};
 use portcullis_core::Secret;
 use portcullis_egress::{AllowlistEntry, HostRateLimit, PlainHttp, SecretRef, SecretUrl, Url};
 use portcullis_tools::{CalendarLocation, CalendarSource, is_calendar_name, is_repository_pattern};

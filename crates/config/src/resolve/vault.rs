@@ -1,8 +1,8 @@
 //! Resolves the vault section.
 
-use super::resolve::ConfigResolver;
-use super::written;
-use super::{VaultSettings, VaultSyncSettings};
+use super::ConfigResolver;
+use crate::written;
+use crate::{VaultSettings, VaultSyncSettings};
 use portcullis_store::secrets::SecretRef;
 use portcullis_tools::{CommitAuthor, RemoteAddress};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Entries to paste into a file that the hub does not edit, in its format.
+//! Entries as text: to be added to a file, or to paste into one that the hub does not edit, in its format.
 
 use super::NewServer;
 use crate::secret_detection::HIDDEN;
@@ -21,6 +21,32 @@ pub(super) fn entries(file: &str, servers: &[NewServer]) -> String {
         text.push_str(&format!("Replace {HIDDEN} with the actual values.\n"));
     }
     text
+}
+
+/// Returns a TOML section with a comment above it.
+pub(super) fn section(comment: Option<&str>, heading: &str, members: &Map<String, Value>) -> String {
+    let comment = comment.map(|text| format!("# {}\n", text.replace(char::is_control, " ")));
+    let settings = members.iter().map(|(key, value)| format!("{key} = {}\n", toml(value)));
+    format!("{}{heading}\n{}", comment.unwrap_or_default(), settings.collect::<String>())
+}
+
+/// Returns a value as TOML on one line: line ends of the file must not change a string.
+pub(super) fn toml(value: &Value) -> String {
+    let quoted = |text: &str| match text.contains(['\n', '\r']) {
+        false => toml_edit::Value::from(text).to_string(),
+        // TOML escapes like JSON, plus DEL.
+        true => json!(text).to_string().replace('\u{7f}', "\\u007f"),
+    };
+    let list = |items: Vec<String>| items.join(", ");
+    match value {
+        Value::String(text) => quoted(text),
+        Value::Array(items) => format!("[{}]", list(items.iter().map(toml).collect())),
+        Value::Object(members) => {
+            let member = |(key, value): (&String, &Value)| format!("{} = {}", quoted(key), toml(value));
+            format!("{{ {} }}", list(members.iter().map(member).collect()))
+        }
+        plain => plain.to_string(),
+    }
 }
 
 /// Values are JSON on one line, which YAML accepts.

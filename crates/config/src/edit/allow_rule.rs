@@ -1,8 +1,7 @@
-//! The allow rule of an "always" approval. `edit_rules` writes it.
+//! The allow rule of an "always" approval. [`edit_rules`] writes it.
 
-use super::edit_rules::{NewRule, RuleEdit, edit_rules};
-use super::edit_servers::{ConfigEditLock, EditError};
-use super::{Config, ConfigErrors, Environment};
+use super::{ConfigEditLock, EditError, NewRule, RuleEdit, edit_rules};
+use crate::{Config, ConfigErrors, Environment};
 use portcullis_core::{Effect, Origin, Reach};
 use std::path::PathBuf;
 
@@ -133,19 +132,18 @@ mod tests {
           [[ policy ]] # here
         decision='ask'
         "#);
+        // What looks like a rule in a text is none.
+        let text_of_one = "# mine\n[[policy]]\ndecision='ask'\ntools=['''\n[[policy]]\n''']\n";
+        let before_it = check(Some(text_of_one), Some(0)).unwrap();
+        assert!(before_it.ends_with(&format!("decision = \"allow\"\n\n{text_of_one}")), "{before_it}");
         let at_end = check(Some(text), None).unwrap();
         assert!(at_end.starts_with(text) && at_end.ends_with("decision = \"allow\"\n"), "{at_end}");
     }
 
     #[test]
     fn what_cannot_be_changed_safely_is_left_to_a_person() {
-        for text in [
-            "policy = [{ decision = 'ask' }]\n",
-            "[[policy]]\ndecision='ask'\ntools=['''\n[[policy]]\n''']\n",
-        ] {
-            let error = check(Some(text), Some(0)).unwrap_err().to_string();
-            assert!(error.contains("cannot edit") && error.contains("[[policy]]"), "{error}");
-        }
+        let error = check(Some("policy = [{ decision = 'ask' }]\n"), Some(0)).unwrap_err().to_string();
+        assert!(error.contains("cannot edit") && error.contains("[[policy]]"), "{error}");
         let home = tempfile::tempdir().unwrap();
         std::fs::write(home.path().join("portcullis.yaml"), "memory:\n  enabled: true\n").unwrap();
         let editing = ConfigEditLock::of(home.path()).unwrap();
