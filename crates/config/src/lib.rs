@@ -23,6 +23,7 @@ pub use errors::{ConfigError, ConfigErrors};
 pub use example::example;
 pub use limit_table::limit_table;
 pub use resolve::{McpOAuth, moment, sets_header};
+pub use written::reload_class::restart_list;
 pub use written::schema_check::schema;
 
 use errors::Finding;
@@ -43,69 +44,10 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use written::WrittenConfig;
+use written::reload_class::restart_keys;
 
 /// Overrides the port of `http.listen`.
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
-
-/// Settings that need a restart. A running hub reloads the others.
-const NEED_RESTART: [&str; 56] = [
-    "http.listen",
-    "admin.enabled",
-    "admin.allow_remote",
-    "logging.format",
-    "workspace.path",
-    "workspace.enabled",
-    "memory.enabled",
-    "prompts.path",
-    "vault.path",
-    "vault.git_repo",
-    "vault.auto_sync",
-    "vault.git_token",
-    "vault.git_user",
-    "vault.git_author",
-    "vault.pull_after_secs",
-    "vault.git_timeout_secs",
-    "web.http",
-    "web.respect_robots",
-    "web.user_agent",
-    "web.allow",
-    "web.deny",
-    "egress.allow",
-    "egress.per_host_per_minute",
-    "egress.per_host_burst",
-    "egress.ca_file",
-    "calendars",
-    "github.token",
-    "github.base_url",
-    "github.repositories",
-    "scripts.enabled",
-    "scripts.path",
-    "scripts.timeout_ms",
-    "scripts.memory_mb",
-    "scripts.sandbox",
-    "scripts.warm",
-    "scripts.exec",
-    "scripts.allow",
-    "secrets.key",
-    "secrets.key_file",
-    "limits.line_bytes_max",
-    "limits.body_bytes_max",
-    "limits.connections_max",
-    "limits.connections_per_source_max",
-    "limits.headers_secs",
-    "limits.body_secs",
-    "limits.write_secs",
-    "limits.keep_alive_secs",
-    "limits.token_failures_max",
-    "limits.token_lockout_secs",
-    "limits.call_secs_max",
-    "limits.result_bytes_max",
-    "limits.in_flight_max",
-    "limits.sessions_max",
-    "limits.sessions_per_client_max",
-    "limits.session_idle_secs",
-    "limits.shutdown_grace_secs",
-];
 
 /// Source of environment variables; tests inject their own.
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
@@ -422,13 +364,15 @@ impl Config {
     }
 
     /// Returns the changed settings that need a restart.
-    pub fn diff_needs_restart(&self, other: &Config) -> Vec<&'static str> {
+    pub fn diff_needs_restart(&self, other: &Config) -> Vec<String> {
         let (mine, theirs) = (json!(self.written), json!(other.written));
-        let differs = |key: &&str| {
+        let same = |key: &String| {
             let pointer = format!("/{}", key.replace('.', "/"));
-            mine.pointer(&pointer) != theirs.pointer(&pointer)
+            mine.pointer(&pointer) == theirs.pointer(&pointer)
         };
-        NEED_RESTART.into_iter().filter(differs).collect()
+        let mut keys = restart_keys();
+        keys.retain(|key| !same(key));
+        keys
     }
 
     fn of(

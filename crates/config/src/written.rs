@@ -1,11 +1,13 @@
 //! The configuration file format.
 //!
 //! These types are the file's grammar: the JSON schema, the example file and the reference all come from
-//! them, so a doc comment here is what a user reads. Its first line says what the key does.
+//! them, so a doc comment here is what a user reads. Its first line says what the key does. `x-reload` says whether a
+//! running hub follows a change (`live`) or needs a restart; keys have the class of their section, or each its own.
 
 mod defaults;
 mod mcp_server;
 mod policy_rule;
+pub(super) mod reload_class;
 pub(super) mod schema_check;
 mod schema_fast_path;
 
@@ -27,50 +29,66 @@ pub(super) struct WrittenConfig {
     /// HTTP endpoint of `portcullis serve`.
     pub(super) http: WrittenHttp,
     /// Rate limit per client.
+    #[schemars(extend("x-reload" = "live"))]
     pub(super) rate_limit: WrittenRateLimit,
     /// Logs, written to stderr.
     pub(super) logging: WrittenLogging,
     /// The folder that tools read and write.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) workspace: WrittenWorkspace,
     /// Memory that persists across conversations.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) memory: WrittenMemory,
     /// Prompt templates.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) prompts: WrittenPrompts,
     /// Obsidian vault. This section enables the vault_* tools.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "WrittenVault")]
+    #[schemars(with = "WrittenVault", extend("x-reload" = "restart"))]
     pub(super) vault: Option<WrittenVault>,
     /// Public web. This section enables `web_fetch`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "WrittenWeb")]
+    #[schemars(with = "WrittenWeb", extend("x-reload" = "restart"))]
     pub(super) web: Option<WrittenWeb>,
     /// Calendars for `calendar_read`, which is enabled by the first one.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) calendars: Vec<WrittenCalendar>,
     /// GitHub issues. This section enables the github_* tools.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "WrittenGithub")]
+    #[schemars(with = "WrittenGithub", extend("x-reload" = "restart"))]
     pub(super) github: Option<WrittenGithub>,
     /// Starlark scripts, approved by a person.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) scripts: WrittenScripts,
     /// Outbound requests (egress).
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) egress: WrittenEgress,
     /// The client of `portcullis stdio`. It needs no token: the process that starts it is trusted.
+    #[schemars(extend("x-reload" = "live"))]
     pub(super) stdio: WrittenStdio,
     /// Redaction of everything that leaves the hub. Secrets of the store are always redacted.
+    #[schemars(extend("x-reload" = "live"))]
     pub(super) redaction: WrittenRedaction,
     /// Key of the secret store. PORTCULLIS_KEY, PORTCULLIS_KEY_FILE and PORTCULLIS_PASSPHRASE_FILE take precedence.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) secrets: WrittenSecrets,
     /// Limits. The defaults suit one machine with a few users.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) limits: WrittenLimits,
     /// Timeouts of approvals.
+    #[schemars(extend("x-reload" = "live"))]
     pub(super) approvals: WrittenApprovals,
     /// Admin page and API.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) admin: WrittenAdmin,
     /// Time zone.
+    #[schemars(extend("x-reload" = "live"))]
     pub(super) time: WrittenTime,
     /// Upstream MCP servers by name. Their tools appear as NAME_tool and pass the same checks.
+    #[schemars(extend("x-reload" = "live"))]
     pub(super) mcp: BTreeMap<String, WrittenMcpServer>,
     /// Policy rules; the first match wins. Without a match, the effect of the call decides, for upstream tools the server's `decision`.
+    #[schemars(extend("x-reload" = "live"))]
     pub(super) policy: Vec<WrittenPolicyRule>,
 }
 
@@ -78,13 +96,13 @@ pub(super) struct WrittenConfig {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct WrittenHttp {
     /// Listen address; MCP_HTTP_PORT overrides the port.
-    #[schemars(example = &"127.0.0.1:3000")]
+    #[schemars(example = &"127.0.0.1:3000", extend("x-reload" = "restart"))]
     pub(super) listen: String,
     /// Allowed Host headers besides localhost.
-    #[schemars(example = ["hub.example.com"])]
+    #[schemars(example = ["hub.example.com"], extend("x-reload" = "live"))]
     pub(super) allowed_hosts: Vec<String>,
     /// Allowed Origin headers of browser requests.
-    #[schemars(example = ["https://app.example.com"])]
+    #[schemars(example = ["https://app.example.com"], extend("x-reload" = "live"))]
     pub(super) allowed_origins: Vec<String>,
 }
 
@@ -103,8 +121,10 @@ pub(super) struct WrittenRateLimit {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct WrittenLogging {
     /// Log level: error, warn, info, debug or trace.
+    #[schemars(extend("x-reload" = "live"))]
     pub(super) level: LevelName,
     /// Log format: text or json.
+    #[schemars(extend("x-reload" = "restart"))]
     pub(super) format: FormatName,
 }
 

@@ -120,9 +120,11 @@ fn configuration_page() -> String {
         "{HEADER}# Configuration\n\n`portcullis.toml` in the home folder (or `.yaml`, `.json` with the same keys). \
          `portcullis init` writes this file. It is strict: an unknown key is an error that names the nearest one, and all \
          errors are reported at once. A running hub reloads the file; an invalid file keeps the previous configuration in force. \
-         `portcullis config-schema` prints a JSON schema for editors, which is also in `docs/portcullis.schema.json`.\n\n```toml\n{}```\n\n\
+         `portcullis config-schema` prints a JSON schema for editors, which is also in `docs/portcullis.schema.json`.\n\n\
+         Changes of these settings need a restart, and the hub names them in its log: {}.\n\n```toml\n{}```\n\n\
          ## Limits\n\nEverything that a client can drive has a bound. What runs into one is counted as \
          `portcullis_limit_hits_total{{limit=\"…\"}}` at `/metrics`.\n\n{}",
+        config::restart_list(),
         config::example(),
         config::limit_table()
     )

@@ -1,5 +1,6 @@
 //! Checks a document against the schema, with readable errors.
 
+use super::reload_class::RELOAD;
 use super::{DecisionName, WrittenConfig, schema_fast_path};
 use crate::errors::{ConfigErrors, Finding, PROBLEMS_MAX, join, key_path};
 use jsonschema::ValidationError;
@@ -19,11 +20,27 @@ const KEYS_LISTED_MAX: usize = 16;
 
 /// Returns the JSON schema of the file, for editors.
 pub fn schema() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<WrittenConfig>().to_value();
+    let mut schema = annotated_schema();
+    for section in schema["properties"].as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
+        let keys = section.get_mut("properties").and_then(Value::as_object_mut);
+        keys.into_iter().flat_map(|all| all.values_mut()).for_each(without_annotation);
+        without_annotation(section);
+    }
     schema["properties"][SCHEMA_KEY] =
         json!({ "type": "string", "description": "Location of this schema, for editors." });
     schema
+}
+
+/// Returns the schema with the annotations of the written form, which are no words of JSON Schema.
+pub(super) fn annotated_schema() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    settings.into_generator().into_root_schema_for::<WrittenConfig>().to_value()
+}
+
+fn without_annotation(node: &mut Value) {
+    if let Value::Object(words) = node {
+        words.shift_remove(RELOAD);
+    }
 }
 
 /// Deserializes the valid part of a document, and reports the rest.
