@@ -2,7 +2,7 @@
 
 use super::ExtractedSecret;
 use super::program::is_bridge;
-use crate::secret_detection;
+use portcullis_config::secret_detection;
 use portcullis_core::Secret;
 use portcullis_egress::configured_client::ConfiguredEndpoint;
 use portcullis_store::secrets::is_secret_name;
@@ -92,7 +92,7 @@ pub(super) fn extract_arg_secrets(
 }
 
 /// Notes secrets that stay in plain text, because arguments and URLs cannot refer to the secret store.
-pub(crate) fn in_clear(
+pub fn in_clear(
     server: &str,
     args: &[String],
     url: Option<&str>,
@@ -136,7 +136,7 @@ pub(crate) fn in_clear(
 }
 
 /// Returns whether a value belongs in the secret store.
-pub(crate) fn is_secret(key: &str, value: &str) -> bool {
+pub fn is_secret(key: &str, value: &str) -> bool {
     !value.contains("${") && secret_detection::is_private(key, value)
 }
 
@@ -152,7 +152,7 @@ pub(super) fn secret_name(server: &str, key: &str) -> String {
 }
 
 /// Returns the host for a grant.
-pub(crate) fn host_of(url: &str) -> String {
+pub fn host_of(url: &str) -> String {
     let Ok(place) = url.parse::<ConfiguredEndpoint>() else { return host_written(url) };
     // The trailing dot of a FQDN is not part of a grant.
     let host = place.host();

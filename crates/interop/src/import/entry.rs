@@ -7,8 +7,8 @@ use super::secret_extraction::{
 };
 use super::variables::{EntryContext, ImportedValue, asks_for_secret, meant, plain, said_of};
 use super::{ExtractedSecret, ImportedServer};
-use crate::config::{NewServer, sets_header};
-use crate::secret_detection;
+use portcullis_config::secret_detection;
+use portcullis_config::{NewServer, sets_header};
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
 use serde_json::Value;

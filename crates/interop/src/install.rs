@@ -6,7 +6,6 @@
 mod client;
 
 pub use client::{ClientApp, ClientFolders, Platform};
-pub(crate) use portcullis_config::jsonc::parse_as_others;
 
 use jiff::Timestamp;
 use portcullis_config::atomic_write::{replace, sibling_path, write_new};

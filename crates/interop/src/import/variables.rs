@@ -1,7 +1,7 @@
 //! Variables in imported values: environment, folders, prompted inputs.
 
 use super::ImportEnvironment;
-use crate::secret_detection;
+use portcullis_config::secret_detection;
 use portcullis_core::json::printable;
 use serde_json::Value;
 use std::path::Path;

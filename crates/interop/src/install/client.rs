@@ -1,7 +1,7 @@
 //! Supported client applications: configuration file, section and entry format.
 
 use super::{Endpoint, InstallError, Transport};
-use crate::config::Environment;
+use portcullis_config::Environment;
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Settings that mean something else here, or nothing.
 
 use super::*;
-use crate::config::Config;
+use portcullis_config::Config;
 use std::time::Duration;
 
 #[test]

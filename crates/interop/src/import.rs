@@ -9,9 +9,11 @@ mod program;
 mod secret_extraction;
 mod variables;
 
-pub(crate) use secret_extraction::{host_of, in_clear, is_secret};
+pub use secret_extraction::{host_of, in_clear, is_secret};
 
-use crate::install::{ClientApp, ClientFolders, ENTRY_NAME, parse_as_others};
+use crate::install::{ClientApp, ClientFolders, ENTRY_NAME};
+use portcullis_config::NewServer;
+use portcullis_config::jsonc::parse_as_others;
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
 use portcullis_store::secrets::vocabulary::{self, Ordinary};
@@ -19,8 +21,6 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use variables::EntryContext;
-
-use crate::config::NewServer;
 
 /// Large because Claude Code keeps its history in its file.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -33,33 +33,33 @@ const PROJECT_FILES: [&str; 5] =
 const PROJECTS_NAMED_MAX: usize = 10;
 
 /// Environment of an import.
-pub(crate) struct ImportEnvironment<'a> {
-    pub(crate) user_home: Option<&'a Path>,
+pub struct ImportEnvironment<'a> {
+    pub user_home: Option<&'a Path>,
     /// The current project.
-    pub(crate) project: Option<&'a Path>,
+    pub project: Option<&'a Path>,
     /// Whether a variable is set; its value is not read.
-    pub(crate) is_set: &'a dyn Fn(&str) -> bool,
+    pub is_set: &'a dyn Fn(&str) -> bool,
 }
 
 /// A value that moves to the secret store.
-pub(crate) struct ExtractedSecret {
+pub struct ExtractedSecret {
     /// Variable, header, or `oauth.` and the setting.
-    pub(crate) key: String,
+    pub key: String,
     /// Name in the store.
-    pub(crate) name: String,
+    pub name: String,
     /// The word before it, like `Bearer`, which stays in the configuration.
-    pub(crate) scheme: Option<String>,
+    scheme: Option<String>,
     /// `None` if the file has no value: the application prompts for it, or it is a variable.
-    pub(crate) value: Option<Secret<String>>,
+    pub value: Option<Secret<String>>,
     /// Grant: `HOST:FIELD`.
-    pub(crate) grant: String,
+    pub grant: String,
     /// Why the value in the file is not registered as a secret.
-    pub(crate) refused: Option<Ordinary>,
+    refused: Option<Ordinary>,
 }
 
 impl ExtractedSecret {
     /// Renames it, and the server's references.
-    pub(crate) fn rename(&mut self, server: &mut NewServer, name: String) {
+    pub fn rename(&mut self, server: &mut NewServer, name: String) {
         let (old, new) = (format!("secret:{}", self.name), format!("secret:{name}"));
         for (key, written) in server.env.iter_mut().chain(&mut server.headers) {
             let before = written.strip_suffix(&old).filter(|_| *key == self.key);
@@ -84,7 +84,7 @@ impl ExtractedSecret {
     }
 
     /// Returns the instruction to set the value, if the file has none.
-    pub(crate) fn to_set(&self) -> Option<String> {
+    fn to_set(&self) -> Option<String> {
         if self.value.is_some() {
             return None;
         }
@@ -112,36 +112,36 @@ impl ExtractedSecret {
     }
 
     /// Returns the command to set it.
-    pub(crate) fn command(&self) -> String {
+    pub fn command(&self) -> String {
         format!("portcullis secrets set {} --grant '{}'", self.name, self.grant)
     }
 }
 
 impl ImportedServer {
     /// Returns all notes, with the secrets to set.
-    pub(crate) fn all_notes(&self) -> Vec<String> {
+    pub fn all_notes(&self) -> Vec<String> {
         self.notes.iter().cloned().chain(self.secrets.iter().filter_map(ExtractedSecret::to_set)).collect()
     }
 }
 
 /// A server to import.
-pub(crate) struct ImportedServer {
+pub struct ImportedServer {
     /// Its name in the file.
-    pub(crate) own: String,
-    pub(crate) server: NewServer,
-    pub(crate) secrets: Vec<ExtractedSecret>,
+    pub own: String,
+    pub server: NewServer,
+    pub secrets: Vec<ExtractedSecret>,
     /// Notes, without the secrets to set.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// The servers of one file.
-pub(crate) struct ImportedFile {
-    pub(crate) path: PathBuf,
-    pub(crate) servers: Vec<ImportedServer>,
+pub struct ImportedFile {
+    pub path: PathBuf,
+    pub servers: Vec<ImportedServer>,
     /// Skipped servers and reasons.
-    pub(crate) skipped: Vec<(String, String)>,
+    pub skipped: Vec<(String, String)>,
     /// Notes on the file.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// A section of servers in a file.
@@ -154,7 +154,7 @@ struct ServerSection<'f> {
 }
 
 /// Returns the existing usual places.
-pub(crate) fn usual_places(places: Option<&ClientFolders>, project: Option<&Path>) -> Vec<PathBuf> {
+pub fn usual_places(places: Option<&ClientFolders>, project: Option<&Path>) -> Vec<PathBuf> {
     // OpenCode reads both of its files; the .jsonc one takes precedence.
     let mine = places.iter().flat_map(|places| {
         let plain = ClientApp::OpenCode.path(places).with_extension("json");
@@ -171,7 +171,7 @@ pub(crate) fn usual_places(places: Option<&ClientFolders>, project: Option<&Path
 }
 
 /// Reads one file.
-pub(crate) fn read(path: &Path, around: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
+pub fn read(path: &Path, around: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
         return Err("it is not a regular file".to_owned());
@@ -185,11 +185,7 @@ pub(crate) fn read(path: &Path, around: &ImportEnvironment<'_>) -> Result<Import
 }
 
 /// Reads the text of a file.
-pub(crate) fn of_text(
-    path: &Path,
-    text: &str,
-    around: &ImportEnvironment<'_>,
-) -> Result<ImportedFile, String> {
+pub fn of_text(path: &Path, text: &str, around: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
     let (file, twice) = parse_as_others(text)?;
     let mut found =
         ImportedFile { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new(), notes: Vec::new() };

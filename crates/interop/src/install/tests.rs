@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::Environment;
+use portcullis_config::Environment;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime};

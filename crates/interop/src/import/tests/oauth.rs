@@ -1,7 +1,7 @@
 //! Logins, as every program writes them.
 
 use super::*;
-use crate::config::check_server;
+use portcullis_config::check_server;
 
 #[test]
 fn a_client_is_taken_over_by_all_its_names() {
