@@ -11,6 +11,7 @@ mod variables;
 
 pub use secret_extraction::{host_of, in_clear, is_secret};
 
+use crate::client_file;
 use crate::install::{ClientApp, ClientFolders, ENTRY_NAME};
 use portcullis_config::NewServer;
 use portcullis_config::jsonc::parse_as_others;
@@ -22,8 +23,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use variables::EntryContext;
 
-/// Large because Claude Code keeps its history in its file.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Servers per file.
 const SERVERS_MAX: usize = 500;
 /// Project files.
@@ -58,21 +57,27 @@ pub struct ExtractedSecret {
 }
 
 impl ExtractedSecret {
+    /// Returns the value for the configuration, which refers to the secret.
+    fn reference(&self) -> String {
+        let scheme = self.scheme.iter().map(|word| format!("{word} ")).collect::<String>();
+        format!("{scheme}secret:{}", self.name)
+    }
+
     /// Renames it, and the server's references.
     pub fn rename(&mut self, server: &mut NewServer, name: String) {
-        let (old, new) = (format!("secret:{}", self.name), format!("secret:{name}"));
+        let old = self.reference();
+        self.name = name;
+        let new = self.reference();
         for (key, written) in server.env.iter_mut().chain(&mut server.headers) {
-            let before = written.strip_suffix(&old).filter(|_| *key == self.key);
-            if let Some(changed) = before.map(|before| format!("{before}{new}")) {
-                *written = changed;
+            if *key == self.key && *written == old {
+                written.clone_from(&new);
             }
         }
         for (key, written) in server.oauth.iter_mut().flatten() {
-            if self.key == format!("oauth.{key}") && written.as_str() == Some(old.as_str()) {
+            if self.key == format!("oauth.{key}") && *written == old.as_str() {
                 *written = Value::from(new.as_str());
             }
         }
-        self.name = name;
     }
 
     /// Drops a value that is ordinary text: an untrusted file must not choose what is redacted.
@@ -171,29 +176,22 @@ pub fn usual_places(places: Option<&ClientFolders>, project: Option<&Path>) -> V
 }
 
 /// Reads one file.
-pub fn read(path: &Path, around: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
-    let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if !metadata.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+pub fn read(path: &Path, environment: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
+    let text = client_file::read(path).map_err(|error| error.to_string())?;
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    of_text(&path, &text, around)
+    of_text(&path, &text, environment)
 }
 
 /// Reads the text of a file.
-pub fn of_text(path: &Path, text: &str, around: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
-    let (file, twice) = parse_as_others(text)?;
+pub fn of_text(path: &Path, text: &str, environment: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
+    let (file, duplicate_key) = parse_as_others(text)?;
     let mut found =
         ImportedFile { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new(), notes: Vec::new() };
-    found
-        .notes
-        .extend(twice.map(|said| format!("{}; the last one wins, as in the application", printable(&said))));
+    found.notes.extend(
+        duplicate_key.map(|said| format!("{}; the last one wins, as in the application", printable(&said))),
+    );
     // Project servers first: they take precedence.
-    let mut sections = project_sections(&file, around, &mut found.notes);
+    let mut sections = project_sections(&file, environment, &mut found.notes);
     sections.extend(sections_of(&file));
     if sections.is_empty() && !file["projects"].is_object() {
         let why = "no servers: it has none of `mcpServers`, `servers` and `mcp`";
@@ -206,13 +204,13 @@ pub fn of_text(path: &Path, text: &str, around: &ImportEnvironment<'_>) -> Resul
     // By name in this hub: name in the file, and whether it is of a project.
     let mut names: BTreeMap<String, (String, bool)> = BTreeMap::new();
     for section in &sections {
-        let project = section.project.as_deref().or_else(|| project_of(path, around.user_home));
+        let project = section.project.as_deref().or_else(|| project_of(path, environment.user_home));
         for (own, entry) in section.entries {
-            let context = EntryContext { own, inputs: &section.inputs, project, around };
+            let context = EntryContext { own, inputs: &section.inputs, project, environment };
             let read = entry::read(entry, &context);
             // Also if the name appears only after the command is split.
             let command = read.as_ref().ok().and_then(|imported| imported.server.command.as_deref());
-            let is_hub = is_ourselves(own, entry) || command.is_some_and(is_our_program);
+            let is_hub = is_this_hub(own, entry) || command.is_some_and(is_hub_binary);
             match read {
                 _ if is_hub => {
                     found.skipped.push((own.clone(), "it is this hub".to_owned()));
@@ -267,7 +265,7 @@ fn sections_of<'f>(file: &'f Value) -> Vec<ServerSection<'f>> {
 /// Finds the per-project servers of Claude Code: imports the current project's, lists the others.
 fn project_sections<'f>(
     file: &'f Value,
-    around: &ImportEnvironment<'_>,
+    environment: &ImportEnvironment<'_>,
     notes: &mut Vec<String>,
 ) -> Vec<ServerSection<'f>> {
     let (mut sections, mut others) = (Vec::new(), Vec::new());
@@ -275,7 +273,7 @@ fn project_sections<'f>(
         let Some(entries) = project["mcpServers"].as_object().filter(|entries| !entries.is_empty()) else {
             continue;
         };
-        if around.project.is_some_and(|present| present == Path::new(folder)) {
+        if environment.project.is_some_and(|present| present == Path::new(folder)) {
             sections.push(ServerSection {
                 entries,
                 inputs: Vec::new(),
@@ -298,12 +296,12 @@ fn project_sections<'f>(
 }
 
 /// Returns whether an entry is Portcullis itself, which must not be its own upstream.
-fn is_ourselves(own: &str, entry: &Value) -> bool {
+fn is_this_hub(own: &str, entry: &Value) -> bool {
     let command = entry["command"].as_str().or_else(|| entry["command"][0].as_str()).unwrap_or_default();
-    own == ENTRY_NAME || is_our_program(command)
+    own == ENTRY_NAME || is_hub_binary(command)
 }
 
-fn is_our_program(command: &str) -> bool {
+fn is_hub_binary(command: &str) -> bool {
     Path::new(command).file_name().is_some_and(|name| name == "portcullis")
 }
 

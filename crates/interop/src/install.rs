@@ -7,6 +7,7 @@ mod client;
 
 pub use client::{ClientApp, ClientFolders, Platform};
 
+use crate::client_file::{self, ClientFileError};
 use jiff::Timestamp;
 use portcullis_config::atomic_write::{replace, sibling_path, write_new};
 use portcullis_config::jsonc;
@@ -14,16 +15,13 @@ use portcullis_core::{Clock, Secret};
 use serde_json::{Map, Value};
 use similar::TextDiff;
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Name of the entry in every client.
 pub const ENTRY_NAME: &str = "portcullis";
 
-/// Large because Claude Code keeps its history in its file.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Visible characters of a token, as in `portcullis clients list`.
 const TOKEN_SHOWN_CHARS: usize = 8;
 /// Owner read and write only.
@@ -108,13 +106,13 @@ impl ClientApp {
         self,
         transport: Transport,
         endpoint: &Endpoint,
-        places: &ClientFolders,
+        folders: &ClientFolders,
     ) -> Result<Plan, InstallError> {
         let holds_token = self.transport(transport) == Transport::Http;
         if holds_token && endpoint.token.is_none() {
             return Err(InstallError::NeedsToken);
         }
-        let path = self.path(places);
+        let path = self.path(folders);
         // A symlink is followed and kept: dotfiles are often linked.
         let path = path.canonicalize().unwrap_or(path);
         let before = read(&path)?;
@@ -138,7 +136,7 @@ impl Plan {
     pub fn diff(&self) -> String {
         let name = self.path.display().to_string();
         let (before, after) =
-            (cover_tokens(self.before.as_deref().unwrap_or_default()), cover_tokens(&self.after));
+            (redact_tokens(self.before.as_deref().unwrap_or_default()), redact_tokens(&self.after));
         let diff = TextDiff::from_lines(&before, &after);
         let old_name = if self.before.is_some() { name.as_str() } else { "/dev/null" };
         diff.unified_diff().context_radius(3).header(old_name, &name).to_string()
@@ -160,7 +158,7 @@ impl Plan {
         };
         let backup = match &self.before {
             Some(text) => {
-                let backup = sibling_path(&self.path, &format!("{}.bak", stamp(clock)));
+                let backup = sibling_path(&self.path, &format!("{}.bak", backup_stamp(clock)));
                 // The old entry may contain a token too.
                 write_new(&backup, text, PRIVATE_FILE).map_err(|e| io_error("write", &backup, e))?;
                 Some(backup)
@@ -172,49 +170,38 @@ impl Plan {
     }
 }
 
+/// Returns the text, if the file exists.
 fn read(path: &Path) -> Result<Option<String>, InstallError> {
-    let failed = |e| io_error("read", path, e);
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
-        Ok(metadata) if !metadata.is_file() => {
-            let reason = "it is not a regular file".to_owned();
-            return Err(InstallError::NotUnderstood { path: path.to_owned(), reason });
-        }
-        Ok(_) => {}
+    match client_file::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(ClientFileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(ClientFileError::Io(error)) => Err(io_error("read", path, error)),
+        Err(error) => Err(InstallError::NotUnderstood { path: path.to_owned(), reason: error.to_string() }),
     }
-    let mut text = String::new();
-    let mut file = File::open(path).map_err(failed)?.take(FILE_BYTES_MAX + 1);
-    file.read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        let reason = format!("it is larger than {FILE_BYTES_MAX} bytes");
-        return Err(InstallError::NotUnderstood { path: path.to_owned(), reason });
-    }
-    Ok(Some(text))
 }
 
 /// Returns a timestamp for a file name.
-fn stamp(clock: &dyn Clock) -> String {
+fn backup_stamp(clock: &dyn Clock) -> String {
     let now = Timestamp::try_from(clock.now()).unwrap_or_default();
     now.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 /// Redacts our tokens, except their first characters.
-fn cover_tokens(text: &str) -> String {
+fn redact_tokens(text: &str) -> String {
     use portcullis_store::clients::TOKEN_PREFIX;
-    let mut covered = String::with_capacity(text.len());
+    let mut redacted = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(TOKEN_PREFIX) {
         let (head, token) = rest.split_at(start + TOKEN_PREFIX.len());
         let length =
             token.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_').unwrap_or(token.len());
-        covered.push_str(head);
-        covered.push_str(&token[..length.min(TOKEN_SHOWN_CHARS)]);
-        covered.push('…');
+        redacted.push_str(head);
+        redacted.push_str(&token[..length.min(TOKEN_SHOWN_CHARS)]);
+        redacted.push('…');
         rest = &token[length..];
     }
-    covered.push_str(rest);
-    covered
+    redacted.push_str(rest);
+    redacted
 }
 
 fn io_error(doing: &'static str, path: &Path, source: io::Error) -> InstallError {

@@ -1,4 +1,5 @@
 //! Interoperation with MCP client applications: imports the servers from their configuration, and installs the hub into it.
 
+mod client_file;
 pub mod import;
 pub mod install;

@@ -1,16 +1,16 @@
 //! Converts one server entry of another application.
 
 use super::oauth::oauth_of;
-use super::program::{absolute, command_of, folder_of};
-use super::secret_extraction::{
-    SECRET_BYTES_MIN, SecretCandidate, extract_arg_secrets, host_of, in_clear, is_secret, secret_name,
+use super::program::{absolute_command, command_of, folder_of};
+use super::secret_extraction::{SecretCandidate, extract_arg_secrets, host_of, in_clear, is_secret};
+use super::variables::{
+    EntryContext, ImportedValue, is_secret_prompt, prompt_description, resolve_all, resolve_variables,
 };
-use super::variables::{EntryContext, ImportedValue, asks_for_secret, meant, plain, said_of};
 use super::{ExtractedSecret, ImportedServer};
 use portcullis_config::secret_detection;
 use portcullis_config::{NewServer, sets_header};
-use portcullis_core::Secret;
 use portcullis_core::json::printable;
+use portcullis_store::secrets::VALUE_BYTES_MIN;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -24,16 +24,16 @@ const TIMEOUT_MS_MAX: u64 = 86_400_000;
 const OF_PROGRAMS: &[&str] = &["args", "env", "environment", "envFile", "cwd"];
 const OF_ADDRESSES: &[&str] = &["headers"];
 /// Placeholder for a prompted input, to detect whether it is a secret.
-const SOMETHING: &str = "something";
+const PROMPT_PLACEHOLDER: &str = "something";
 
 pub(super) fn read(entry: &Value, context: &EntryContext<'_>) -> Result<ImportedServer, String> {
-    let name = legal_name(context.own)?;
+    let name = sanitized_name(context.own)?;
     let (mut notes, mut secrets) = (Vec::new(), Vec::new());
     let (command, mut args) = command_of(entry, context, &mut notes)?;
     // Some applications write every key, and leave unused ones empty.
     let written = |key: &str| entry[key].as_str().filter(|url| !url.trim().is_empty());
     let url = written("url").or_else(|| written("serverUrl"));
-    let url = url.map(|url| plain(url, context, &mut notes)).transpose()?;
+    let url = url.map(|url| resolve_all(url, context, &mut notes)).transpose()?;
     if command.is_some() == url.is_some() {
         return Err("it has neither a command nor a URL, or both".to_owned());
     }
@@ -66,7 +66,7 @@ pub(super) fn read(entry: &Value, context: &EntryContext<'_>) -> Result<Imported
         Some(_) => folder_of(entry, &name, context, &mut notes)?,
         None => None,
     };
-    let command = command.map(|command| absolute(command, folder.as_deref(), &mut notes));
+    let command = command.map(|command| absolute_command(command, folder.as_deref(), &mut notes));
     let timeout_ms = timeout_of(entry, &name, &mut notes);
     let cwd = folder.map(|path| path.display().to_string());
     let server =
@@ -97,7 +97,7 @@ struct ValueTable<'a> {
 
 impl ValueTable<'_> {
     /// Returns its configuration key.
-    fn here(&self) -> &'static str {
+    fn config_key(&self) -> &'static str {
         if self.host.is_some() { "headers" } else { "env" }
     }
 
@@ -134,19 +134,23 @@ impl ValueTable<'_> {
                 Value::Null => continue,
                 _ => return Err(format!("`{}` is not a string", printable(key))),
             };
-            let kept = match meant(&text, context, notes)? {
-                ImportedValue::Asked { id, before, after } => {
-                    let whole = format!("{before}{SOMETHING}{after}");
-                    let is_private = [SOMETHING, whole.as_str()]
+            let candidate = match resolve_variables(&text, context, notes)? {
+                ImportedValue::Prompted { id, before, after } => {
+                    let whole = format!("{before}{PROMPT_PLACEHOLDER}{after}");
+                    let is_private = [PROMPT_PLACEHOLDER, whole.as_str()]
                         .iter()
                         .any(|text| secret_detection::is_private(key, text));
-                    if !is_private && !asks_for_secret(&text, context) {
-                        notes.push(self.to_write(key, &format!("{before}…{after}"), &said_of(&id, context)));
+                    if !is_private && !is_secret_prompt(&text, context) {
+                        notes.push(self.prompt_note(
+                            key,
+                            &format!("{before}…{after}"),
+                            &prompt_description(&id, context),
+                        ));
                         continue;
                     }
-                    SecretCandidate::asked(&before, &after)
+                    SecretCandidate::prompted(&before, &after)
                 }
-                ImportedValue::Written(text) if secret_detection::is_handle(&text) => {
+                ImportedValue::Resolved(text) if secret_detection::is_handle(&text) => {
                     // Written as is, it would resolve to a secret of this hub.
                     notes.push(format!(
                         "`{}` looks like a reference to the secret store; it is imported as plain text",
@@ -154,8 +158,8 @@ impl ValueTable<'_> {
                     ));
                     SecretCandidate { scheme: None, value: Some(text) }
                 }
-                ImportedValue::Written(text) if !is_secret(key, &text) => {
-                    notes.extend(secret_detection::is_private(key, &text).then(|| self.in_clear(key)));
+                ImportedValue::Resolved(text) if !is_secret(key, &text) => {
+                    notes.extend(secret_detection::is_private(key, &text).then(|| self.plain_text_note(key)));
                     if secret_detection::is_command_name(key) && secret_detection::holds_private(&text) {
                         notes.push(format!(
                             "`{}` is executed and contains what looks like a secret; it stays in the configuration in plain text, \
@@ -166,7 +170,7 @@ impl ValueTable<'_> {
                     pairs.push((key.clone(), text));
                     continue;
                 }
-                ImportedValue::Written(text) if text.len() < SECRET_BYTES_MIN => {
+                ImportedValue::Resolved(text) if text.len() < VALUE_BYTES_MIN => {
                     notes.push(format!(
                         "`{}` is too short for a secret; it stays in the configuration",
                         printable(key)
@@ -174,29 +178,27 @@ impl ValueTable<'_> {
                     pairs.push((key.clone(), text));
                     continue;
                 }
-                ImportedValue::Written(text) => SecretCandidate::of(text),
+                ImportedValue::Resolved(text) => SecretCandidate::of(text),
             };
-            let name = secret_name(self.server, key);
-            pairs.push((key.clone(), kept.written(&name)));
-            let SecretCandidate { scheme, value } = kept;
-            let (value, grant) = (value.map(Secret::new), self.grant(key));
-            secrets.push(ExtractedSecret { key: key.clone(), name, scheme, value, grant, refused: None });
+            let secret = candidate.extract(self.server, key, self.grant(key));
+            pairs.push((key.clone(), secret.reference()));
+            secrets.push(secret);
         }
         Ok(pairs)
     }
 
     /// Returns the instruction for a value that the application prompts for.
-    fn to_write(&self, key: &str, value: &str, said: &str) -> String {
+    fn prompt_note(&self, key: &str, value: &str, said: &str) -> String {
         let (key, value) = (printable(key), printable(value));
         format!(
             "`{key}` is prompted for there{said} and was skipped; add it to `mcp.{}.{}`: `{key} = \"{value}\"`",
             self.server,
-            self.here()
+            self.config_key()
         )
     }
 
     /// Returns the instruction for a secret combined with a variable, which cannot be expressed.
-    fn in_clear(&self, key: &str) -> String {
+    fn plain_text_note(&self, key: &str) -> String {
         let key = printable(key);
         format!(
             "`{key}` seems to contain a secret next to a variable. It stays in the configuration in plain text: \
@@ -204,7 +206,7 @@ impl ValueTable<'_> {
              portcullis secrets set NAME --grant '{}', then `{key} = \"secret:NAME\"` in `mcp.{}.{}`",
             self.grant(&key),
             self.server,
-            self.here()
+            self.config_key()
         )
     }
 }
@@ -230,7 +232,7 @@ fn timeout_of(entry: &Value, server: &str, notes: &mut Vec<String>) -> Option<u6
     taken
 }
 
-fn legal_name(own: &str) -> Result<String, String> {
+fn sanitized_name(own: &str) -> Result<String, String> {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' };
     let name: String = own.chars().map(legal).take(NAME_CHARS_MAX).collect();
     let name = name.trim_matches('-').to_owned();

@@ -2,10 +2,11 @@
 
 use super::ExtractedSecret;
 use super::entry::is_given;
-use super::secret_extraction::{SECRET_BYTES_MIN, secret_name};
-use super::variables::{EntryContext, plain};
+use super::secret_extraction::secret_name;
+use super::variables::{EntryContext, resolve_all};
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
+use portcullis_store::secrets::VALUE_BYTES_MIN;
 use serde_json::Value;
 
 const CLIENT_ID: &str = "client_id";
@@ -49,13 +50,10 @@ pub(super) fn oauth_of(
         let value = match here {
             CLIENT_SECRET => {
                 let has_client = settings.iter().any(|(here, _)| here == CLIENT_ID);
-                let lifted = lifted(server, host, has_client, text, notes);
-                settings.extend(
-                    lifted
-                        .iter()
-                        .map(|secret| (here.to_owned(), Value::from(format!("secret:{}", secret.name)))),
-                );
-                secrets.extend(lifted);
+                if let Some(secret) = client_secret_of(server, host, has_client, text, notes) {
+                    settings.push((here.to_owned(), secret.reference().into()));
+                    secrets.push(secret);
+                }
                 continue;
             }
             CALLBACK_PORT => {
@@ -85,12 +83,12 @@ fn text_of(value: &Value, context: &EntryContext<'_>, notes: &mut Vec<String>) -
         Value::Array(items) => items.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?.join(" "),
         Value::Null | Value::Bool(_) | Value::Object(_) => return None,
     };
-    plain(&text, context, notes).ok().filter(|text| !text.trim().is_empty())
+    resolve_all(&text, context, notes).ok().filter(|text| !text.trim().is_empty())
 }
 
 /// Returns the client secret for the store. It is sent to the token endpoint, which is unknown before the login; mostly it
 /// is on the server's host.
-fn lifted(
+fn client_secret_of(
     server: &str,
     host: &str,
     has_client: bool,
@@ -106,7 +104,7 @@ fn lifted(
         ));
         return None;
     }
-    if value.as_ref().is_some_and(|value| value.len() < SECRET_BYTES_MIN) {
+    if value.as_ref().is_some_and(|value| value.len() < VALUE_BYTES_MIN) {
         notes.push("its client secret is too short and is not imported".to_owned());
         return None;
     }

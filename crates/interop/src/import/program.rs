@@ -1,6 +1,6 @@
 //! Converts the command and working directory of a local server.
 
-use super::variables::{EntryContext, names_in, plain};
+use super::variables::{EntryContext, resolve_all, variables_in};
 use portcullis_core::json::printable;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ pub(super) fn command_of(
     context: &EntryContext<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Option<String>, Vec<String>), String> {
-    let own = |list: &Value| -> Result<Vec<String>, String> {
+    let strings_of = |list: &Value| -> Result<Vec<String>, String> {
         if !list.is_array() && !list.is_null() {
             return Err("its arguments are not a list".to_owned());
         }
@@ -26,22 +26,22 @@ pub(super) fn command_of(
     let words = match &entry["command"] {
         // Some applications write every key, and leave unused ones empty.
         Value::String(command) if command.trim().is_empty() => return Ok((None, Vec::new())),
-        Value::String(command) => [vec![command.clone()], own(&entry["args"])?].concat(),
-        list @ Value::Array(_) => own(list)?,
+        Value::String(command) => [vec![command.clone()], strings_of(&entry["args"])?].concat(),
+        list @ Value::Array(_) => strings_of(list)?,
         _ => return Ok((None, Vec::new())),
     };
     // A shell command may be one string.
-    let words = apart(without_shell(words, notes), context, notes)?;
+    let words = split_command(without_shell(words, notes), context, notes)?;
     let words = without_shell(words, notes);
     let is_bridge = is_bridge(&words);
     let env = ["env", "environment"].iter().find_map(|key| entry[*key].as_object());
     let is_given = |name: &str| env.is_some_and(|env| env.contains_key(name));
-    let word = |word: &String| match names_in(word) {
+    let word = |word: &String| match variables_in(word) {
         // It resolves variables from its environment itself.
         names if is_bridge && !names.is_empty() && names.iter().all(|name| is_given(name)) => {
             Ok(word.clone())
         }
-        _ => plain(word, context, notes),
+        _ => resolve_all(word, context, notes),
     };
     let mut words = words.iter().map(word).collect::<Result<Vec<_>, _>>()?.into_iter();
     Ok((words.next(), words.collect()))
@@ -65,7 +65,7 @@ fn without_shell(mut words: Vec<String>, notes: &mut Vec<String>) -> Vec<String>
 }
 
 /// Splits a command that is one string, unless a file has that name.
-fn apart(
+fn split_command(
     words: Vec<String>,
     context: &EntryContext<'_>,
     notes: &mut Vec<String>,
@@ -87,8 +87,8 @@ fn apart(
 /// Returns whether a file of that exact name exists.
 fn is_file(name: &str, context: &EntryContext<'_>) -> bool {
     // Problems of the name are reported by the caller.
-    let Ok(name) = plain(name, context, &mut Vec::new()) else { return false };
-    let path = match (name.strip_prefix("~/").zip(context.around.user_home), context.project) {
+    let Ok(name) = resolve_all(name, context, &mut Vec::new()) else { return false };
+    let path = match (name.strip_prefix("~/").zip(context.environment.user_home), context.project) {
         (Some((rest, home)), _) => home.join(rest),
         (None, Some(project)) => project.join(&name),
         (None, None) => PathBuf::from(&name),
@@ -107,7 +107,7 @@ pub(super) fn folder_of(
         // A project's server expects the project as its working directory.
         return Ok(context.project.map(Path::to_owned));
     };
-    let cwd = plain(written, context, notes)?;
+    let cwd = resolve_all(written, context, notes)?;
     // `~/` means the same in our configuration; `~user` is not supported.
     let is_whole = cwd == "~" || cwd.starts_with("~/") || cwd.starts_with('/');
     let from = context.project.filter(|_| !cwd.starts_with('~'));
@@ -126,7 +126,7 @@ pub(super) fn folder_of(
 }
 
 /// Makes a relative command path absolute.
-pub(super) fn absolute(command: String, folder: Option<&Path>, notes: &mut Vec<String>) -> String {
+pub(super) fn absolute_command(command: String, folder: Option<&Path>, notes: &mut Vec<String>) -> String {
     let is_relative = command.contains('/') && !command.starts_with(['/', '~']);
     match folder {
         Some(folder) if is_relative && folder.is_absolute() => {

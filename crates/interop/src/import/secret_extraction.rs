@@ -5,10 +5,8 @@ use super::program::is_bridge;
 use portcullis_config::secret_detection;
 use portcullis_core::Secret;
 use portcullis_egress::configured_client::ConfiguredEndpoint;
-use portcullis_store::secrets::is_secret_name;
+use portcullis_store::secrets::{VALUE_BYTES_MIN, is_secret_name};
 
-/// A shorter secret cannot be redacted.
-pub(super) const SECRET_BYTES_MIN: usize = 8;
 /// Authentication schemes in headers.
 const SCHEMES: [&str; 3] = ["Bearer", "Basic", "token"];
 
@@ -32,16 +30,17 @@ impl SecretCandidate {
         }
     }
 
-    /// Takes a prompted input, with the text around it.
-    pub(super) fn asked(before: &str, after: &str) -> SecretCandidate {
+    /// Takes a value that the application prompts for, with the text around it.
+    pub(super) fn prompted(before: &str, after: &str) -> SecretCandidate {
         let scheme = before.strip_suffix(' ').filter(|word| is_scheme(word) && after.is_empty());
         SecretCandidate { scheme: scheme.map(str::to_owned), value: None }
     }
 
-    /// Returns the reference for the configuration.
-    pub(super) fn written(&self, name: &str) -> String {
-        let scheme = self.scheme.iter().map(|word| format!("{word} ")).collect::<String>();
-        format!("{scheme}secret:{name}")
+    /// Returns the secret for the store.
+    pub(super) fn extract(self, server: &str, key: &str, grant: String) -> ExtractedSecret {
+        let SecretCandidate { scheme, value } = self;
+        let (key, name) = (key.to_owned(), secret_name(server, key));
+        ExtractedSecret { key, name, scheme, value: value.map(Secret::new), grant, refused: None }
     }
 }
 
@@ -50,7 +49,7 @@ fn is_scheme(word: &str) -> bool {
 }
 
 fn is_one_word(token: &str) -> bool {
-    token.len() >= SECRET_BYTES_MIN && !token.contains(char::is_whitespace)
+    token.len() >= VALUE_BYTES_MIN && !token.contains(char::is_whitespace)
 }
 
 /// Moves secrets from arguments to `env`, for commands that also read them from the environment.
@@ -66,7 +65,7 @@ pub(super) fn extract_arg_secrets(
     let is_bridge = program == "mcp-remote" || is_bridge(args);
     for at in 1..args.len() {
         let (option, word) = (args[at - 1].as_str(), args[at].clone());
-        let worth = |key: &str, value: &str| is_secret(key, value) && value.len() >= SECRET_BYTES_MIN;
+        let worth = |key: &str, value: &str| is_secret(key, value) && value.len() >= VALUE_BYTES_MIN;
         let (variable, value, rest) = match (option, word.split_once('='), word.split_once(':')) {
             ("-e" | "--env", Some((key, value)), _) if is_container && worth(key, value) => {
                 (key.to_owned(), value, key.to_owned())
@@ -81,12 +80,10 @@ pub(super) fn extract_arg_secrets(
         if env.iter().any(|(known, _)| *known == variable) {
             continue;
         }
-        let name = secret_name(server, &variable);
-        let kept = SecretCandidate::of(value.to_owned());
-        env.push((variable.clone(), kept.written(&name)));
-        let SecretCandidate { scheme, value } = kept;
-        let (value, grant) = (value.map(Secret::new), format!("mcp.{server}:env"));
-        secrets.push(ExtractedSecret { key: variable, name, scheme, value, grant, refused: None });
+        let candidate = SecretCandidate::of(value.to_owned());
+        let secret = candidate.extract(server, &variable, format!("mcp.{server}:env"));
+        env.push((variable, secret.reference()));
+        secrets.push(secret);
         args[at] = rest;
     }
 }

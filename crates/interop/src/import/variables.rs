@@ -15,7 +15,7 @@ pub(super) struct EntryContext<'a> {
     /// Inputs that the application prompts for.
     pub(super) inputs: &'a [Value],
     pub(super) project: Option<&'a Path>,
-    pub(super) around: &'a ImportEnvironment<'a>,
+    pub(super) environment: &'a ImportEnvironment<'a>,
 }
 
 impl<'a> EntryContext<'a> {
@@ -27,21 +27,21 @@ impl<'a> EntryContext<'a> {
 
 /// A converted value.
 pub(super) enum ImportedValue {
-    /// As in our configuration.
-    Written(String),
+    /// In the form of our configuration.
+    Resolved(String),
     /// The application prompts for it, under this ID.
-    Asked { id: String, before: String, after: String },
+    Prompted { id: String, before: String, after: String },
 }
 
 /// Returns a text with all variables resolved.
-pub(super) fn plain(
+pub(super) fn resolve_all(
     text: &str,
     context: &EntryContext<'_>,
     notes: &mut Vec<String>,
 ) -> Result<String, String> {
-    let text = match meant(text, context, notes)? {
-        ImportedValue::Written(text) => text,
-        ImportedValue::Asked { id, .. } => {
+    let text = match resolve_variables(text, context, notes)? {
+        ImportedValue::Resolved(text) => text,
+        ImportedValue::Prompted { id, .. } => {
             return Err(format!(
                 "its command contains `{}`, which is prompted for there; add it yourself: portcullis mcp add",
                 printable(&id)
@@ -49,7 +49,7 @@ pub(super) fn plain(
         }
     };
     // The only variable known here; applications have several names for it.
-    let text = match context.around.user_home {
+    let text = match context.environment.user_home {
         Some(home) => text.replace("${HOME}", &home.display().to_string()),
         None => text,
     };
@@ -63,16 +63,16 @@ pub(super) fn plain(
 }
 
 /// Returns whether a prompted input in a text is a secret, by its definition. Choices and visible prompts are not.
-pub(super) fn asks_for_secret(text: &str, context: &EntryContext<'_>) -> bool {
+pub(super) fn is_secret_prompt(text: &str, context: &EntryContext<'_>) -> bool {
     let is_open = |input: &Value| {
         matches!(input["type"].as_str(), Some("pickString" | "promptString")) && input["password"] != true
     };
-    let ids = names_in(text).into_iter().filter_map(|name| name.strip_prefix("input:"));
+    let ids = variables_in(text).into_iter().filter_map(|name| name.strip_prefix("input:"));
     !ids.filter_map(|id| context.input(id)).all(is_open)
 }
 
 /// Returns the description and options of an input, in brackets.
-pub(super) fn said_of(id: &str, context: &EntryContext<'_>) -> String {
+pub(super) fn prompt_description(id: &str, context: &EntryContext<'_>) -> String {
     let input = context.input(id).unwrap_or(&Value::Null);
     let options = input["options"].as_array().into_iter().flatten();
     // An option is a string, or an object with a value and a label.
@@ -89,12 +89,12 @@ pub(super) fn said_of(id: &str, context: &EntryContext<'_>) -> String {
 }
 
 /// Returns the variables in a text.
-pub(super) fn names_in(text: &str) -> Vec<&str> {
+pub(super) fn variables_in(text: &str) -> Vec<&str> {
     text.split("${").skip(1).filter_map(|rest| rest.split_once('}')).map(|(name, _)| name).collect()
 }
 
-/// Converts a value: `${NAME}` is a variable, and folders are resolved.
-pub(super) fn meant(
+/// Resolves folders and inputs. `${NAME}` stays: it is a variable here, too.
+pub(super) fn resolve_variables(
     text: &str,
     context: &EntryContext<'_>,
     notes: &mut Vec<String>,
@@ -114,7 +114,7 @@ pub(super) fn meant(
                 .ok_or_else(|| format!("`${{input:{}}}` is not among its inputs", printable(id)))?;
             let default = input["default"].as_str().filter(|_| input["password"] != true);
             let Some(default) = default else {
-                return Ok(ImportedValue::Asked {
+                return Ok(ImportedValue::Prompted {
                     id: id.to_owned(),
                     before: written,
                     after: rest.to_owned(),
@@ -131,7 +131,7 @@ pub(super) fn meant(
         };
         match name {
             "workspaceFolder" | "workspaceRoot" => written.push_str(&folder(context.project)?),
-            "userHome" => written.push_str(&folder(context.around.user_home)?),
+            "userHome" => written.push_str(&folder(context.environment.user_home)?),
             "workspaceFolderBasename" => {
                 let name = context.project.and_then(Path::file_name).map(Path::new);
                 written.push_str(&folder(name)?);
@@ -145,7 +145,7 @@ pub(super) fn meant(
                 }
                 match default {
                     // Not both: an unset variable is an error here.
-                    Some(default) if !(context.around.is_set)(name) => {
+                    Some(default) if !(context.environment.is_set)(name) => {
                         notes.push(format!("`{name}` is not set now; its default was imported"));
                         written.push_str(default);
                         continue;
@@ -160,5 +160,5 @@ pub(super) fn meant(
         }
     }
     written.push_str(rest);
-    Ok(ImportedValue::Written(written))
+    Ok(ImportedValue::Resolved(written))
 }

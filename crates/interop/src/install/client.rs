@@ -69,14 +69,14 @@ impl ClientApp {
     }
 
     /// Returns the configuration file of this client.
-    pub(crate) fn path(self, places: &ClientFolders) -> PathBuf {
+    pub(crate) fn path(self, folders: &ClientFolders) -> PathBuf {
         match self {
-            ClientApp::ClaudeDesktop => places.app_config.join("Claude/claude_desktop_config.json"),
-            ClientApp::ClaudeCode => places.claude.join(".claude.json"),
-            ClientApp::Cursor => places.home.join(".cursor/mcp.json"),
-            ClientApp::VsCode => places.app_config.join("Code/User/mcp.json"),
+            ClientApp::ClaudeDesktop => folders.app_config.join("Claude/claude_desktop_config.json"),
+            ClientApp::ClaudeCode => folders.claude.join(".claude.json"),
+            ClientApp::Cursor => folders.home.join(".cursor/mcp.json"),
+            ClientApp::VsCode => folders.app_config.join("Code/User/mcp.json"),
             ClientApp::OpenCode => {
-                let folder = places.xdg_config.join("opencode");
+                let folder = folders.xdg_config.join("opencode");
                 // It reads both; the second takes precedence.
                 let with_comments = folder.join("opencode.jsonc");
                 if with_comments.exists() { with_comments } else { folder.join("opencode.json") }
