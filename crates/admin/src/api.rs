@@ -12,7 +12,7 @@ mod table;
 
 pub use openapi::document;
 
-use crate::problem::{Problem, ProblemCode};
+use crate::http_status::http_status;
 use crate::redacted_desk::RedactedValue;
 use crate::sign_in::{RequestOrigin, Visitor, request_origin};
 use crate::{AdminApp, body};
@@ -23,6 +23,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use events::StreamSlots;
+use portcullis_ops::{Problem, ProblemCode};
 use portcullis_server::http::PeerAddr;
 use route::{ApiRequest, InputSource, RawInput, Route, RouteAccess, RouteKind};
 use std::net::{IpAddr, Ipv4Addr};
@@ -176,5 +177,5 @@ pub(crate) fn refusal(problem: Problem) -> Response {
 
 fn refusal_clean(problem: RedactedValue<Problem>) -> Response {
     let json = route::to_visible_json(&*problem).unwrap_or_default().into_bytes();
-    respond(problem.code.status(), json)
+    respond(http_status(problem.code), json)
 }

@@ -1,10 +1,10 @@
 //! Request bodies, bounded in size and time.
 
-use crate::problem::{Problem, ProblemCode};
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use portcullis_core::Limit;
+use portcullis_ops::{Problem, ProblemCode};
 use std::time::Duration;
 
 /// Larger than any script, imported configuration or secret.

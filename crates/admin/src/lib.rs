@@ -1,23 +1,22 @@
 //! The admin interface: HTML page, JSON API, and sign-in.
 //!
 //! A trust boundary of its own: every request needs a session opened with a password. A client token is not accepted
-//! here, and a session is not accepted at `/mcp`. [`desk`] defines queries and commands as plain types that the binary
-//! implements; [`sign_in`] authenticates; [`api`] serves programs and [`page`] serves people.
+//! here, and a session is not accepted at `/mcp`. What can be done is in `portcullis_ops`; [`sign_in`] authenticates;
+//! [`api`] serves programs and [`page`] serves people.
 
 pub mod api;
 mod body;
-pub mod desk;
 mod headers;
+mod http_status;
 pub mod page;
-mod problem;
 mod redacted_desk;
 pub mod sign_in;
 
-pub use problem::{Problem, ProblemCode};
 pub use redacted_desk::{DeskResult, RedactedDesk, RedactedEventStream, RedactedValue};
 
 use axum::Router;
 use axum::middleware::map_response;
+use portcullis_ops::{Problem, ProblemCode};
 use portcullis_server::http::MountedRoutes;
 use sign_in::SignIn;
 use std::sync::Arc;

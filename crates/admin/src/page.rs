@@ -30,12 +30,12 @@ mod tools;
 
 pub use html_escaper::HtmlEscaper;
 
-use crate::problem::Problem;
 use crate::sign_in::SignIn;
 use crate::{AdminApp, RedactedDesk};
 use axum::Router;
 use axum::routing::{get, post};
 use flash::FlashMessages;
+use portcullis_ops::Problem;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

@@ -3,11 +3,11 @@
 //! Both hold a [`RedactedDesk`], which returns [`RedactedValue`]s: every string in them is redacted. Neither can reach
 //! the desk itself.
 
-use crate::desk::{
+use portcullis_core::{Scrub, Secret};
+use portcullis_ops::desk::{
     AdminEvent, AdminEventStream, Configured, Desk, DeskFuture, OneTimeReveal, SHOWN_HERE, ScriptDesk,
 };
-use crate::problem::{Problem, ProblemCode};
-use portcullis_core::{Scrub, Secret};
+use portcullis_ops::{Problem, ProblemCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

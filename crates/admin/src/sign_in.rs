@@ -11,13 +11,13 @@ mod request_origin;
 pub use cookie::COOKIE;
 pub use request_origin::{RequestOrigin, request_origin};
 
-use crate::problem::{Problem, ProblemCode};
 use axum::http::{HeaderMap, HeaderValue};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use password_lockout::PasswordLockout;
 use portcullis_core::{Clock, Secret};
+use portcullis_ops::{Problem, ProblemCode};
 use portcullis_store::admins::{AdminError, AdminStore, NewPassword, SessionInfo, SessionOrigin};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -19,13 +19,20 @@ mod tools;
 use crate::BadUsage;
 use crate::commands::{environment, url_of, welcome_link};
 use crate::compose::ComposedHub;
-use crate::config::{Config, ConfigErrors, EditError, LoadedConfig};
+use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
 use anyhow::Result;
 use changes::Change;
 use jiff::Timestamp;
-use portcullis_admin::desk::{
-    ActionReceipt, Actor, AddClient, AddRule, AddServer, AdminEventStream, ApprovalDetail, ApprovalFilter,
+use portcullis_admin::sign_in::SignIn;
+use portcullis_admin::{AdminApp, RedactedDesk};
+use portcullis_core::{Clock, Secret, SystemClock};
+use portcullis_guard::AuditSettings;
+use portcullis_guard::audit::ChangeLog;
+use portcullis_ops::{Actor, Problem};
+use portcullis_ops::config_file::edit_problem;
+use portcullis_ops::desk::{
+    ActionReceipt, AddClient, AddRule, AddServer, AdminEventStream, ApprovalDetail, ApprovalFilter,
     ApprovalList, AuditPage, AuditVerification, CallHistory, ChangeClient, ClientList, ClientView,
     CreatedClient, DecideApproval, DecisionReceipt, Desk, DeskFuture, GrantSecret, ImportPreview,
     ImportServers, ImportSource, MoveRule, OneTimeReveal, Overview, PolicyExplanation, PolicyView,
@@ -33,11 +40,7 @@ use portcullis_admin::desk::{
     ServerLoginUrl, SetSecret, SettingsView, SwitchServer, TestPolicy, ToolDetail, ToolList, TrustServer,
     TryTool, TryToolResult,
 };
-use portcullis_admin::sign_in::SignIn;
-use portcullis_admin::{AdminApp, Problem, RedactedDesk};
-use portcullis_core::{Clock, Secret, SystemClock};
-use portcullis_guard::AuditSettings;
-use portcullis_guard::audit::ChangeLog;
+use portcullis_ops::script_sandbox;
 use portcullis_server::http::MountedRoutes;
 use portcullis_store::admins::AdminStore;
 use serde_json::json;
@@ -91,7 +94,7 @@ pub(crate) fn open(
     let changes = composed.change_log();
     let scripts = config.scripts.enabled;
     let scripts = scripts
-        .then(|| scripts::HubScripts::new(crate::scripts::desk(config, &composed.database), changes.clone()));
+        .then(|| scripts::HubScripts::new(script_sandbox::desk(config, &composed.database), changes.clone()));
     if let Some(scripts) = &scripts {
         tokio::spawn(scripts.states.clone().watch(composed.hub.clone()));
     }
@@ -136,11 +139,6 @@ fn now() -> Timestamp {
     Timestamp::try_from(SystemClock.now()).unwrap_or_default()
 }
 
-/// Returns how records name an administrator.
-fn by(actor: &Actor) -> String {
-    format!("admin {}", actor.name)
-}
-
 /// Runs disk access on the blocking pool.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
@@ -153,26 +151,7 @@ async fn blocking<T: Send + 'static>(
 
 /// Maps a command's error to a response: bad input or failure.
 fn explained(error: anyhow::Error) -> Problem {
-    let message = crate::with_causes(&error);
-    if error.is::<BadUsage>() || error.is::<ConfigErrors>() {
-        Problem::invalid(message)
-    } else {
-        Problem::conflict(message)
-    }
-}
-
-fn edit_problem(error: EditError) -> Problem {
-    let message = error.to_string();
-    match error {
-        EditError::Config(_) | EditError::Unfit { .. } => Problem::invalid(message),
-        EditError::Unknown(_) => Problem::not_found(message),
-        EditError::Changed(_) => Problem::changed(message),
-        EditError::Taken(_)
-        | EditError::Form(_)
-        | EditError::ByHand { .. }
-        | EditError::Io { .. }
-        | EditError::Held(_) => Problem::conflict(message),
-    }
+    if error.is::<BadUsage>() { Problem::invalid(crate::with_causes(&error)) } else { Problem::from(error) }
 }
 
 fn done(said: impl Into<String>) -> ActionReceipt {

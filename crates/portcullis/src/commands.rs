@@ -23,6 +23,7 @@ use crate::Interrupted;
 use crate::cli::Cli;
 use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
+pub(crate) use crate::home::environment;
 use crate::output_redaction;
 use crate::print;
 use crate::reload::{self, ConfigFileVersion};
@@ -44,10 +45,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 const END_WITHIN: Duration = Duration::from_millis(200);
 /// Shutdown timeout of this process's servers. Longer than that of each one.
 const SERVERS_END_WITHIN: Duration = Duration::from_secs(6);
-
-pub(crate) fn environment(name: &str) -> Option<std::ffi::OsString> {
-    std::env::var_os(name)
-}
 
 /// A home with its configuration and the version of the file.
 struct LoadedHome {

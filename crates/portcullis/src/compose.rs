@@ -1,40 +1,35 @@
 //! Composition root: builds a hub from its configuration. The only module that depends on every crate.
 
-use crate::approvals;
-use crate::config::{self, Config, McpServerSettings};
+use crate::config::{Config, McpServerSettings};
 use crate::database;
 use crate::home::{Home, make_private};
 use crate::mcp::{self, ServerFactory, ServerManager};
 use crate::memory;
 use crate::output_redaction;
-use crate::scripts;
-use crate::secrets::{self, LiveSecrets, PassphrasePrompt};
+use crate::passphrase::{PassphrasePrompt, open_secrets};
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
-use jiff::tz::TimeZone;
 use portcullis_core::{
     CallLimits, Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, NameReservation, Origin,
     Registry, Secret, SystemClock, ToolDef,
 };
-use portcullis_egress::{
-    CertificateDer, EgressClient, EgressSettings, NoSecrets, SecretSource, SystemResolver,
-};
+use portcullis_egress::NoSecrets;
 use portcullis_guard::audit::ChangeLog;
 use portcullis_guard::{
-    ActivePolicy, ApprovalTimes, AuditSettings, GuardHandles, GuardSettings, Policy, PolicyRule,
-    RateSettings, RuleAction, ServerStats,
+    ActivePolicy, ApprovalDesk, AuditSettings, GuardHandles, GuardSettings, RateSettings, ServerStats,
 };
+use portcullis_ops::guard_settings::{approval_times, local_client, policy};
+use portcullis_ops::script_sandbox as scripts;
+use portcullis_ops::secret_store::{self, LiveSecrets};
+use portcullis_ops::tool_families::{LiveZone, live_zone, tools};
 use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, ToolSearch};
-use portcullis_store::approvals::ApprovalLifetimes;
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
 use portcullis_store::pins::PinStore;
 use portcullis_store::scripts::ScriptStore;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::{
-    CalendarConfig, GithubConfig, ScriptsConfig, SyncConfig, SyncTimes, ToolsConfig, VaultConfig, WebConfig,
-};
+use portcullis_tools::ToolsConfig;
 use portcullis_upstream::{ServerStatus, pinned_names};
 use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;
@@ -42,14 +37,10 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 /// Instructions sent to clients in the handshake.
 const INSTRUCTIONS: &str = "Portcullis stands between you and what you touch. Files are under one workspace root; \
 `workspace_list` shows what exists. Some calls need a person's approval; an error says so and what to do.";
-
-/// Retry interval of a failed vault push.
-const PUSH_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 /// A running hub with the handles to reload it.
 pub(crate) struct ComposedHub {
@@ -180,112 +171,6 @@ pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     Ok(gate.tools(&caller)?)
 }
 
-/// The configured time zone.
-type LiveZone = Arc<ArcSwap<TimeZone>>;
-
-fn live_zone(config: &Config) -> LiveZone {
-    Arc::new(ArcSwap::from_pointee(config.time.zone.clone()))
-}
-
-fn vault_config(vault: &config::VaultSettings, secrets: Arc<dyn SecretSource>) -> VaultConfig {
-    let sync = vault.sync.as_ref().map(|sync| SyncConfig {
-        address: sync.address.clone(),
-        user: sync.user.clone(),
-        token: sync.token.clone(),
-        secrets,
-        author: sync.author.clone(),
-        times: SyncTimes { pull_after: sync.pull_after, within: sync.within, retry_after: PUSH_RETRY_AFTER },
-        at_start: true,
-    });
-    VaultConfig { path: vault.path.clone(), sync }
-}
-
-fn tools(
-    config: &Config,
-    secrets: Arc<dyn SecretSource>,
-    zone: LiveZone,
-    scripts: Option<ScriptsConfig>,
-) -> Result<ToolsConfig> {
-    let local = ToolsConfig::local(config.workspace.data_dir(), config.prompts.path.clone());
-    let local = ToolsConfig {
-        workspace: config.workspace.enabled,
-        memory: config.memory.enabled,
-        vault: config.vault.as_ref().map(|vault| vault_config(vault, secrets.clone())),
-        scripts,
-        ..local
-    };
-    if config.web.is_none() && config.calendars.is_empty() && config.github.is_none() {
-        return Ok(local);
-    }
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let egress = Arc::new(egress(config, secrets, clock.clone())?);
-    let local = local.with_egress(&egress);
-    let web = config.web.as_ref().map(|web| WebConfig {
-        egress: egress.clone(),
-        clock: clock.clone(),
-        plain_http: web.plain_http,
-        respect_robots: web.respect_robots,
-        user_agent: web.user_agent.clone(),
-        allow: web.allow.clone(),
-        deny: web.deny.clone(),
-    });
-    let calendars = (!config.calendars.is_empty()).then(|| CalendarConfig {
-        egress: egress.clone(),
-        clock: clock.clone(),
-        zone: Arc::new(move || TimeZone::clone(&zone.load())),
-        calendars: config.calendars.clone(),
-    });
-    let github = config.github.as_ref().map(|github| GithubConfig {
-        egress: egress.clone(),
-        clock: clock.clone(),
-        base_url: github.base_url.clone(),
-        token: github.token.clone(),
-        repositories: github.repositories.clone(),
-    });
-    Ok(ToolsConfig { web, calendars, github, ..local })
-}
-
-/// Builds the HTTP client that all tool families share, so that rate limits and bounds apply to all together.
-pub(crate) fn egress(
-    config: &Config,
-    secrets: Arc<dyn SecretSource>,
-    clock: Arc<dyn Clock>,
-) -> Result<EgressClient> {
-    let settings = EgressSettings {
-        exceptions: config.egress.exceptions.clone(),
-        per_host: config.egress.per_host,
-        extra_roots: extra_roots(config)?,
-        ..EgressSettings::default()
-    };
-    Ok(EgressClient::new(settings, Arc::new(SystemResolver::default()), secrets, clock)?)
-}
-
-/// Reads the additional CA certificates.
-pub(crate) fn extra_roots(config: &Config) -> Result<Vec<CertificateDer<'static>>> {
-    let Some(path) = &config.egress.ca_file else { return Ok(Vec::new()) };
-    portcullis_egress::certificates(path).with_context(|| format!("`egress.ca_file` is `{}`", path.display()))
-}
-
-/// Returns the native tools of a configuration, without a client's scope. Does not touch its data.
-pub(crate) fn native_tools(config: &Config) -> Result<Vec<Arc<ToolDef>>> {
-    let folder = tempfile::tempdir().context("no temporary folder")?;
-    let (workspace_root, prompts_dir) = (folder.path().join("ai-data"), folder.path().join("prompts"));
-    let database = database::in_memory()?;
-    let scripts = config.scripts.enabled.then(|| scripts::nowhere(config, &database));
-    let mut tools = ToolsConfig {
-        workspace_root,
-        prompts_dir,
-        ..tools(config, Arc::new(NoSecrets), live_zone(config), scripts)?
-    };
-    if let Some(vault) = &mut tools.vault {
-        vault.path = folder.path().join("vault");
-        vault.sync.iter_mut().for_each(|sync| sync.at_start = false);
-    }
-    let registry = Registry::default();
-    portcullis_tools::register(&tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
-    Ok(registry.tools())
-}
-
 /// Builds the guard stack in front of the native tools.
 fn guarded(
     config: &Config,
@@ -314,7 +199,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     make_private(&secure)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let database = database::open(config)?;
-    let store = secrets::open(home, config, &database, clock.clone(), PassphrasePrompt::AtStandardInput)?;
+    let store = open_secrets(home, config, &database, clock.clone(), PassphrasePrompt::AtStandardInput)?;
     let store = Arc::new(store);
     let (generation, known) = known_secrets(&store);
     let identity = Arc::new(ClientDirectory::open(&database, clock.clone()));
@@ -365,9 +250,9 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     hub.attends(&servers.audience);
-    tokio::spawn(approvals::close_with(handles.approvals.clone(), hub.clone()));
-    tokio::spawn(secrets::watch(live.clone(), servers.clone(), hub.clone()));
-    tokio::spawn(mcp::watch(servers.clone(), secure, hub.clone()));
+    tokio::spawn(close_approvals(handles.approvals.clone(), hub.clone()));
+    tokio::spawn(secret_store::watch(live.clone(), servers.clone(), closed(&hub)));
+    tokio::spawn(mcp::watch(servers.clone(), secure, closed(&hub)));
     tokio::spawn(memory::give_back());
     tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
     Ok(ComposedHub {
@@ -399,6 +284,18 @@ fn expected(config: &Config, pins: &PinStore) -> Vec<NameReservation> {
         NameReservation { server: server.name.clone(), prefix: prefix.clone(), naming, tools, prompts }
     });
     expected.collect()
+}
+
+/// Resolves when the hub closes.
+fn closed(hub: &Arc<Hub>) -> impl Future<Output = ()> + Send + 'static {
+    let hub = hub.clone();
+    async move { hub.closed().await }
+}
+
+/// Ends the wait of every call when the hub closes.
+async fn close_approvals(desk: ApprovalDesk, hub: Arc<Hub>) {
+    hub.closed().await;
+    desk.close();
 }
 
 /// Notifies clients when a time-based rule changes their lists, until shutdown.
@@ -463,41 +360,12 @@ pub(crate) fn allowed(address: SocketAddr, config: &Config) -> HostAllowlist {
     HostAllowlist::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
 }
 
-pub(crate) fn local_client(config: &Config) -> Arc<Client> {
-    Arc::new(Client { name: config.stdio.client.clone(), scope: config.stdio.scope.clone(), token: None })
-}
-
 fn rate(config: &Config) -> RateSettings {
     let at_least_one = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
     RateSettings {
         per_second: at_least_one(config.rate_limit.requests_per_second),
         burst: at_least_one(config.rate_limit.burst),
     }
-}
-
-pub(crate) fn approval_times(config: &Config) -> ApprovalTimes {
-    let approvals = &config.approvals;
-    let lifetimes = ApprovalLifetimes { pending: approvals.pending, approved: approvals.approved };
-    ApprovalTimes { wait: approvals.wait, lifetimes }
-}
-
-pub(crate) fn policy(config: &Config) -> Policy {
-    let rules = config.policy.iter().enumerate().map(|(at, rule)| PolicyRule {
-        name: format!("policy[{at}]"),
-        clients: rule.clients.clone(),
-        tools: rule.tools.clone(),
-        origins: Some(rule.origins.clone()),
-        effects: Some(rule.effects),
-        reach: rule.reach,
-        labels: rule.labels,
-        when: rule.when,
-        decision: match rule.decision {
-            config::ConfiguredDecision::Allow => RuleAction::Allow,
-            config::ConfiguredDecision::Ask => RuleAction::Ask,
-            config::ConfiguredDecision::Deny => RuleAction::Deny,
-        },
-    });
-    Policy { rules: rules.collect(), zone: config.time.zone.clone() }
 }
 
 fn ceiling(config: &Config) -> CallLimits {

@@ -1,25 +1,17 @@
 //! The hub binary as a library: command line, composition.
 
 mod admin;
-mod approvals;
 mod changes;
 pub mod cli;
 mod commands;
 mod compose;
-mod database;
-mod folder_changes;
-mod home;
-mod known_tools;
 mod logging;
-mod login;
-mod mcp;
 mod memory;
 mod output_redaction;
+mod passphrase;
 mod password_prompt;
 mod print;
 mod reload;
-mod scripts;
-mod secrets;
 pub mod surface;
 
 pub use portcullis_config as config;
@@ -28,6 +20,7 @@ use cli::{Cli, Command};
 use config::ConfigErrors;
 use portcullis_config::secret_detection;
 use portcullis_interop::{import, install};
+use portcullis_ops::{Problem, ProblemCode, database, home, known_tools, login, mcp, with_causes};
 use portcullis_upstream::{HubMark, run_guardian};
 use std::path::Path;
 use std::process::ExitCode;
@@ -85,7 +78,7 @@ pub fn run(cli: Cli) -> ExitCode {
             ExitCode::from(INTERRUPTED_CODE)
         }
         Err(error) => {
-            let bad = error.is::<BadUsage>() || error.is::<ConfigErrors>();
+            let bad = is_bad_usage(&error);
             if json {
                 print::note_json(&serde_json::json!({ "error": with_causes(&error) }));
             } else {
@@ -96,17 +89,10 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// Returns an error with its causes, skipping those already included.
-pub(crate) fn with_causes(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if text.is_empty() {
-            text = cause;
-        } else if !text.ends_with(&cause) {
-            text.push_str(&format!(": {cause}"));
-        }
-    }
-    text
+/// Returns whether an error is bad usage or configuration.
+pub(crate) fn is_bad_usage(error: &anyhow::Error) -> bool {
+    let is_invalid = |problem: &Problem| problem.code == ProblemCode::Invalid;
+    error.is::<BadUsage>() || error.is::<ConfigErrors>() || error.downcast_ref().is_some_and(is_invalid)
 }
 
 /// Disables core dumps, which would contain secrets.
@@ -175,22 +161,5 @@ fn by_environment() -> anyhow::Result<Command> {
             let other = portcullis_core::json::printable(other);
             Err(BadUsage(format!("MCP_TRANSPORT is `{other}`, expected `stdio` or `http`")).into())
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use anyhow::Context;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let path = std::path::Path::new("/dev/null/x");
-        let error = portcullis_store::FileLock::of(path).context("the configuration").unwrap_err();
-        assert_eq!(
-            with_causes(&error),
-            "the configuration: cannot open `/dev/null/x`: Not a directory (os error 20)"
-        );
-        assert_eq!(with_causes(&anyhow::anyhow!("b").context("a")), "a: b");
     }
 }

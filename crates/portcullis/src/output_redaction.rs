@@ -5,11 +5,11 @@
 
 use crate::config::{Config, LogFormat};
 use crate::home::Home;
-use crate::secrets;
 use portcullis_core::hidden_chars::escape_hidden_lines;
 use portcullis_core::json::{visible, visible_json};
 use portcullis_core::{Scrub, Secret, SystemClock};
 use portcullis_guard::Redactor;
+use portcullis_ops::secret_store;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::panic::PanicHookInfo;
@@ -53,9 +53,10 @@ fn redactor() -> Option<Redactor> {
 }
 
 fn read(home: &Home, config: &Config) -> Option<Redactor> {
-    let values: Vec<(String, Secret<String>)> = secrets::open_quietly(home, config, Arc::new(SystemClock))
-        .and_then(|s| s.all().ok())
-        .unwrap_or_default();
+    let values: Vec<(String, Secret<String>)> =
+        secret_store::open_quietly(home, config, Arc::new(SystemClock))
+            .and_then(|s| s.all().ok())
+            .unwrap_or_default();
     let redactor = Redactor::new(&values).or_else(|_| Redactor::new(&[])).ok()?;
     redactor.set_shapes(config.redaction.token_shapes);
     Some(redactor)

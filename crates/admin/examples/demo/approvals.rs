@@ -3,8 +3,8 @@
 use crate::data::{HOSTILE, ago};
 use crate::tools;
 use jiff::Timestamp;
-use portcullis_admin::Problem;
-use portcullis_admin::desk::*;
+use portcullis_ops::desk::*;
+use portcullis_ops::{Actor, Problem};
 use serde_json::{Value, json};
 
 /// Pending first, then decided.
@@ -76,7 +76,7 @@ impl DemoApprovals {
         (one.may_approve, one.may_reject) = (rejects, !rejects);
         one.decided = Some(DecisionInfo {
             at: Timestamp::now(),
-            by: by.name,
+            by: by.to_string(),
             span: (!rejects).then(|| "once".into()),
             reason: decision.reason,
         });

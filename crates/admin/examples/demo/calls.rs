@@ -3,7 +3,7 @@
 use crate::approvals;
 use crate::data::ago;
 use jiff::Timestamp;
-use portcullis_admin::desk::*;
+use portcullis_ops::desk::*;
 
 pub(crate) fn minutes() -> Vec<MinuteSummary> {
     (0..60)

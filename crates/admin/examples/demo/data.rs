@@ -1,7 +1,7 @@
 //! Invented clients and rules, and what a stranger would write.
 
 use jiff::{SignedDuration, Timestamp};
-use portcullis_admin::desk::*;
+use portcullis_ops::desk::*;
 
 /// What a server says that wants to be more than text.
 pub(crate) const HOSTILE: &str = "Adds two numbers.<script>alert(1)</script><img src=x onerror=alert(2)>\

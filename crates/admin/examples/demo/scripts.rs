@@ -2,8 +2,8 @@
 
 use crate::data::{HOSTILE, ago};
 use jiff::Timestamp;
-use portcullis_admin::Problem;
-use portcullis_admin::desk::*;
+use portcullis_ops::desk::*;
+use portcullis_ops::{Actor, Problem};
 use serde_json::json;
 
 const REPORT: &str = "# @description Sums up yesterday's tickets and writes them to a note.\n# @author marta\n# @version 1.2\n# @secrets TICKETS_TOKEN\n# @hosts tickets.example\n# @tools memory_write\n\n\ndef lines(tickets):\n    \"\"\"One line for each ticket.\"\"\"\n    return [\"%s: %s\" % (t[\"id\"], t[\"title\"]) for t in tickets]\n\n\ndef main():\n    answer = http.get(\n        \"https://tickets.example/api/tickets?since=1d\",\n        headers = {\"Authorization\": secrets.get(\"TICKETS_TOKEN\")},\n    )\n    found = json.decode(answer.body)\n    if len(found) == 0:\n        return \"nothing new\"\n    tools.call(\"memory_write\", text = \"\\n\".join(lines(found)))\n    return len(found)  # integers stay integers: 42\n";

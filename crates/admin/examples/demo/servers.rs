@@ -1,7 +1,7 @@
 //! Invented servers: one that works, one that changed, one that lies, and two that do not come up.
 
 use crate::data::{HOSTILE, ago};
-use portcullis_admin::desk::*;
+use portcullis_ops::desk::*;
 use serde_json::json;
 
 fn brief(name: &str, status: &str, reason: Option<&str>, tools: usize, waiting: usize) -> ServerBrief {

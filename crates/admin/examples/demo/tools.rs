@@ -1,7 +1,7 @@
 //! Invented tools; one of them means harm.
 
 use crate::data::HOSTILE;
-use portcullis_admin::desk::*;
+use portcullis_ops::desk::*;
 use serde_json::json;
 
 pub(crate) fn tools() -> Vec<ToolDetail> {

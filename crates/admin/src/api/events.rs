@@ -3,14 +3,14 @@
 use super::route::{self, ApiRequest};
 use crate::AdminApp;
 use crate::api::refusal;
-use crate::desk::AdminEvent;
-use crate::problem::{Problem, ProblemCode};
 use crate::redacted_desk::{RedactedEventStream, RedactedValue};
 use crate::sign_in::SignIn;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
+use portcullis_ops::desk::AdminEvent;
+use portcullis_ops::{Problem, ProblemCode};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use super::route::{InputSource, Route, RouteAccess, RouteKind};
 use super::{ROOT, table};
-use crate::problem::Problem;
 use crate::sign_in::{COOKIE, CSRF_HEADER};
 use axum::http::Method;
+use portcullis_ops::Problem;
 use schemars::generate::SchemaSettings;
 use schemars::{Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};

@@ -1,12 +1,11 @@
 //! Route definitions: method, path, access, input and output types, handler.
 
-use crate::desk::Actor;
-use crate::problem::Problem;
 use crate::redacted_desk::{DeskResult, RedactedDesk, RedactedValue};
 use crate::sign_in::{AdminSession, SignIn, Visitor};
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use portcullis_core::{BoxFuture, json};
+use portcullis_ops::{Actor, Problem};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -47,7 +46,7 @@ impl ApiRequest {
     }
 
     pub(super) fn actor(&self) -> Actor {
-        Actor { name: self.session.as_ref().map(|session| session.admin.clone()).unwrap_or_default() }
+        Actor::administrator(self.session.as_ref().map(|session| session.admin.as_str()).unwrap_or_default())
     }
 
     /// Returns the session, which access control has verified.

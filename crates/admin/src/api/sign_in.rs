@@ -1,12 +1,12 @@
 //! Routes for sign-in, sign-out, sessions and passwords.
 
 use super::route::{ApiRequest, NoInput, Route};
-use crate::desk::{ActionReceipt, SecretValue};
-use crate::problem::Problem;
 use crate::redacted_desk::{DeskResult, RedactedValue};
 use crate::sign_in::{AdminSession, NewSession, SessionView};
 use jiff::Timestamp;
 use portcullis_core::BoxFuture;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{ActionReceipt, SecretValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ fn sign_out_everywhere(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult
     Box::pin(async move {
         let ended = ask.sign_in.sign_out_everywhere().await;
         let count = ended.map_err(|problem| ask.counter.problem(problem))?;
-        tracing::info!(target: "admin", admin = ask.actor().name, count, "all sessions ended");
+        tracing::info!(target: "admin", by = %ask.actor(), count, "all sessions ended");
         Ok(RedactedValue::trusted(ActionReceipt { said: format!("Ended {count} sessions.") }))
     })
 }

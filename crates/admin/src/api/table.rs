@@ -1,12 +1,12 @@
 //! The route table, in the order of the OpenAPI document.
 
 use super::route::{NoInput, Route};
-use crate::desk::{
+use crate::redacted_desk::RedactedValue;
+use portcullis_ops::desk::{
     AddClient, AddRule, AddServer, AdminEvent, ApprovalFilter, ApproveScript, ChangeClient, DecideApproval,
     DryRun, GrantSecret, ImportServers, ImportSource, MoveRule, RejectScript, RemoveRule, RestoreScript,
     SaveScript, SearchAudit, SetSecret, SwitchServer, TestPolicy, TrustServer, TryTool,
 };
-use crate::redacted_desk::RedactedValue;
 
 pub(super) fn routes() -> Vec<Route> {
     let mut routes = super::sign_in::routes();

@@ -4,13 +4,13 @@ use super::form::FormFields;
 use super::formatting as w;
 use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, status_of};
-use crate::desk::{
-    ApprovalBrief, ApprovalChoice, ApprovalDetail, ApprovalFilter, DecideApproval, TextChange,
-};
-use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{
+    ApprovalBrief, ApprovalChoice, ApprovalDetail, ApprovalFilter, DecideApproval, TextChange,
+};
 
 /// How many decided or expired approvals are listed. Older ones are in the audit log.
 const HISTORY_MAX: usize = 50;

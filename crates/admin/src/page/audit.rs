@@ -5,12 +5,12 @@ use super::formatting as w;
 use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, status_of};
 use crate::RedactedValue;
-use crate::desk::{AuditPage, AuditVerification, CallHistory, SearchAudit};
-use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{AuditPage, AuditVerification, CallHistory, SearchAudit};
 
 /// Search filters. The link to older records carries them on.
 const FILTERS: [&str; 7] = ["text", "client", "tool", "outcome", "since", "until", "call"];

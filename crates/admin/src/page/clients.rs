@@ -5,11 +5,11 @@ use super::formatting as w;
 use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, status_of};
 use crate::RedactedValue;
-use crate::desk::{AddClient, ChangeClient, ClientList, CreatedClient};
-use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{AddClient, ChangeClient, ClientList, CreatedClient};
 
 #[derive(Template)]
 #[template(path = "clients.html")]

@@ -1,8 +1,8 @@
 //! Form and query fields, URL-encoded, with bounds.
 
-use crate::problem::{Problem, ProblemCode};
 use axum::body::Body;
 use http_body_util::{BodyExt, Limited};
+use portcullis_ops::{Problem, ProblemCode};
 use zeroize::Zeroizing;
 
 /// Size of a form: the largest script, with every byte percent-encoded.

@@ -1,10 +1,10 @@
 //! Template helpers: times, durations, labels and badge colours. Templates call them as `w::NAME`.
 
 use super::difference::RenderedDiff;
-use crate::desk::{ScriptBrief, ScriptGrants, TextChange};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use portcullis_ops::desk::{ScriptBrief, ScriptGrants, TextChange};
 use std::sync::LazyLock;
 
 pub(crate) use super::assets::asset;

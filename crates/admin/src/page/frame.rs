@@ -1,8 +1,8 @@
 //! The frame of every page: navigation, session, flash message, feedback on a form.
 
 use super::form::FormFields;
-use crate::problem::Problem;
 use jiff::Timestamp;
+use portcullis_ops::Problem;
 
 /// The sections, in navigation order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,12 +5,12 @@
 
 use super::page_request::PageRequest;
 use super::rows::{CallRow, HourStats};
-use crate::desk::AdminEvent;
 use crate::{RedactedEventStream, RedactedValue};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
+use portcullis_ops::desk::AdminEvent;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;

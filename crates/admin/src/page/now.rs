@@ -4,11 +4,11 @@ use super::formatting as w;
 use super::frame::{NavSection, PageFrame};
 use super::page_request::{PageRequest, render};
 use super::rows::{CallRow, HourStats};
-use crate::desk::{ApprovalBrief, ApprovalFilter, Overview};
-use crate::problem::Problem;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{ApprovalBrief, ApprovalFilter, Overview};
 
 /// Calls on the page when it loads. The live stream adds to them.
 const ROWS_MAX: usize = 40;

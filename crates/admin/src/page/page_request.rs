@@ -7,14 +7,14 @@ use super::form::FormFields;
 use super::formatting as w;
 use super::frame::{FormFeedback, NavSection, PageFrame, Theme};
 use crate::RedactedDesk;
-use crate::desk::Actor;
-use crate::problem::{Problem, ProblemCode};
+use crate::http_status::http_status;
 use crate::sign_in::{AdminSession, CSRF_FIELD, Visitor};
 use askama::Template;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use portcullis_ops::{Actor, Problem, ProblemCode};
 use std::sync::Arc;
 
 /// The theme cookie. It identifies no one.
@@ -95,7 +95,7 @@ impl PageRequest {
     }
 
     pub(crate) fn actor(&self) -> Actor {
-        Actor { name: self.session.admin.clone() }
+        Actor::administrator(&self.session.admin)
     }
 
     /// Returns whether the session is still valid, without extending it.
@@ -136,7 +136,7 @@ impl PageRequest {
 
     /// Renders an error page.
     pub(crate) async fn error_page(&self, place: NavSection, problem: Problem) -> Response {
-        let status = problem.code.status();
+        let status = http_status(problem.code);
         let title = if problem.code == ProblemCode::NotFound { "Not found" } else { "Error" };
         render(status, &ErrorPage { frame: self.frame(place, None).await, title, problem })
     }
@@ -158,7 +158,7 @@ struct ErrorPage {
 /// Returns the HTTP status of a page that shows a form again.
 pub(crate) fn status_of(slip: Option<&FormFeedback>) -> StatusCode {
     let problem = slip.and_then(|slip| slip.problem.as_ref());
-    problem.map_or(StatusCode::OK, |problem| problem.code.status())
+    problem.map_or(StatusCode::OK, |problem| http_status(problem.code))
 }
 
 pub(crate) fn render(status: StatusCode, template: &impl Template) -> Response {
@@ -187,7 +187,7 @@ pub(crate) fn see_other(path: &str) -> Response {
 
 /// Answers without a page, where there is no session to make one for.
 fn plain(problem: &Problem) -> Response {
-    (problem.code.status(), format!("{}\n", problem.message)).into_response()
+    (http_status(problem.code), format!("{}\n", problem.message)).into_response()
 }
 
 /// Returns a local path; anything else becomes `/admin`, to prevent open redirects.

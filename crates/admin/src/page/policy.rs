@@ -5,10 +5,12 @@ use super::formatting as w;
 use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, status_of};
 use crate::RedactedValue;
-use crate::desk::{AddRule, MoveRule, PolicyExplanation, PolicyView, RemoveRule, RuleText, TestPolicy};
-use crate::problem::Problem;
 use askama::Template;
 use axum::response::Response;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{
+    AddRule, MoveRule, PolicyExplanation, PolicyView, RemoveRule, RuleText, TestPolicy,
+};
 
 #[derive(Template)]
 #[template(path = "policy.html")]

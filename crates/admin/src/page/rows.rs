@@ -3,8 +3,8 @@
 use super::formatting::{hour, label, short, tone_of_outcome, took};
 use super::html_escaper::{revealed, visible};
 use super::plot::{Plot, top_of};
-use crate::desk::{CallView, MinuteSummary, Overview};
 use jiff::Timestamp;
+use portcullis_ops::desk::{CallView, MinuteSummary, Overview};
 use serde::Serialize;
 use serde_json::{Value, json};
 

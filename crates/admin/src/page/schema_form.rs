@@ -4,8 +4,8 @@
 //! field takes all arguments at once, so a call with any schema can be sent.
 
 use super::form::FormFields;
-use crate::problem::Problem;
 use portcullis_core::json::printable;
+use portcullis_ops::Problem;
 use serde_json::{Map, Value};
 
 /// Prefix of argument fields, so no argument collides with a field such as `csrf`.

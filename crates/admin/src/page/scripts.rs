@@ -5,14 +5,14 @@ use super::formatting as w;
 use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, status_of};
 use crate::RedactedValue;
-use crate::desk::{
-    ApproveScript, DryRun, DryRunResult, RejectScript, RestoreScript, SaveScript, ScriptBrief, ScriptDetail,
-    ScriptGrants, ScriptText, TextChange,
-};
-use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{
+    ApproveScript, DryRun, DryRunResult, RejectScript, RestoreScript, SaveScript, ScriptBrief, ScriptDetail,
+    ScriptGrants, ScriptText, TextChange,
+};
 
 #[derive(Template)]
 #[template(path = "scripts.html")]

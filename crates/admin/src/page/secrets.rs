@@ -5,12 +5,12 @@ use super::formatting as w;
 use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, status_of};
 use crate::RedactedValue;
-use crate::desk::{GrantSecret, SecretValue, SecretView, SetSecret};
-use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
 use portcullis_core::Secret;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{GrantSecret, SecretValue, SecretView, SetSecret};
 use zeroize::Zeroizing;
 
 #[derive(Template)]

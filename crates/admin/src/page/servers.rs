@@ -5,15 +5,15 @@ use super::formatting as w;
 use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, status_of};
 use crate::RedactedValue;
-use crate::desk::{
-    ActionReceipt, AddServer, ImportPreview, ImportServers, ImportSource, ServerDetail, ServerLoginUrl,
-    ServerView, SwitchServer, TrustServer,
-};
-use crate::problem::{Problem, ProblemCode};
 use askama::Template;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
+use portcullis_ops::desk::{
+    ActionReceipt, AddServer, ImportPreview, ImportServers, ImportSource, ServerDetail, ServerLoginUrl,
+    ServerView, SwitchServer, TrustServer,
+};
+use portcullis_ops::{Problem, ProblemCode};
 use std::time::Duration;
 use tokio::time::Instant;
 

@@ -5,12 +5,12 @@ use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, see_other, status_of};
 use super::sign_in_pages::password;
 use crate::RedactedValue;
-use crate::desk::SettingsView;
-use crate::problem::Problem;
 use crate::sign_in::SessionView;
 use askama::Template;
 use axum::extract::Path;
 use axum::response::Response;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::SettingsView;
 
 #[derive(Template)]
 #[template(path = "settings.html")]

@@ -4,7 +4,7 @@ use super::form::FormFields;
 use super::frame::Theme;
 use super::page_request::{FormSubmission, THEME_COOKIE, local_redirect_path, render, see_other};
 use super::{PageState, formatting as w};
-use crate::problem::{Problem, ProblemCode};
+use crate::http_status::http_status;
 use crate::sign_in::{NewSession, Password, RequestOrigin, Visitor, request_origin};
 use askama::Template;
 use axum::extract::{Request, State};
@@ -12,6 +12,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use portcullis_core::Secret;
+use portcullis_ops::{Problem, ProblemCode};
 use portcullis_server::http::PeerAddr;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(crate) async fn sign_in(State(pages): State<Arc<PageState>>, request: Reques
 
 /// Renders the sign-in page, with the reason if there is one.
 pub(crate) fn sign_in_page(problem: Option<Problem>, next: &str) -> Response {
-    let status = problem.as_ref().map_or(StatusCode::OK, |problem| problem.code.status());
+    let status = problem.as_ref().map_or(StatusCode::OK, |problem| http_status(problem.code));
     render(status, &SignInPage { problem, next, name: "" })
 }
 
@@ -59,7 +60,7 @@ pub(crate) async fn take_sign_in(State(pages): State<Arc<PageState>>, request: R
         Ok(opened) => redirect_signed_in(opened, next),
         Err(problem) => {
             let problem = pages.counter.problem(problem).into_inner();
-            render(problem.code.status(), &SignInPage { problem: Some(problem), next, name })
+            render(http_status(problem.code), &SignInPage { problem: Some(problem), next, name })
         }
     }
 }
@@ -71,7 +72,7 @@ pub(crate) async fn welcome() -> Response {
 
 pub(crate) async fn take_welcome(State(pages): State<Arc<PageState>>, request: Request) -> Response {
     let refused = |problem: Problem, name: &str, link: &str| {
-        render(problem.code.status(), &WelcomePage { problem: Some(problem), name, link })
+        render(http_status(problem.code), &WelcomePage { problem: Some(problem), name, link })
     };
     let (visitor, form) = match unauthenticated_form(request).await {
         Ok(came) => came,

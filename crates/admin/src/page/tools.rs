@@ -5,12 +5,12 @@ use super::frame::{FormFeedback, NavSection, PageFrame};
 use super::page_request::{FormSubmission, PageRequest, render, status_of};
 use super::schema_form::{self, FieldInput, SchemaForm};
 use crate::RedactedValue;
-use crate::desk::{ToolDetail, TryTool, TryToolResult};
-use crate::problem::Problem;
 use askama::Template;
 use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::response::Response;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{ToolDetail, TryTool, TryToolResult};
 
 #[derive(Template)]
 #[template(path = "tools.html")]

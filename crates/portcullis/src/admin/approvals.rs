@@ -1,15 +1,15 @@
 //! Approvals: list, detail with the previous decision, decide.
 
 use super::differences::{change, pretty};
-use super::{HubDesk, blocking, by, explained};
-use crate::approvals::{REASON_CHARS_MAX, allow_always};
+use super::{HubDesk, blocking};
 use jiff::Timestamp;
-use portcullis_admin::desk::{
-    Actor, ApprovalBrief, ApprovalChoice, ApprovalDetail, ApprovalFilter, ApprovalList, DecideApproval,
+use portcullis_core::Effect;
+use portcullis_ops::always_allow::{REASON_CHARS_MAX, allow_always};
+use portcullis_ops::desk::{
+    ApprovalBrief, ApprovalChoice, ApprovalDetail, ApprovalFilter, ApprovalList, DecideApproval,
     DecisionInfo, DecisionReceipt, PreviousDecision,
 };
-use portcullis_admin::{Problem, ProblemCode};
-use portcullis_core::Effect;
+use portcullis_ops::{Actor, Problem, ProblemCode};
 use portcullis_store::approvals::{
     self, Approval, ApprovalError, ApprovalScope, ApprovalSnapshot, ApprovalStage,
 };
@@ -116,12 +116,11 @@ impl HubDesk {
         if decision == ApprovalChoice::Always {
             let (home, about) = (self.home.clone(), approval.clone());
             // The rule first: if it cannot be written, nothing is decided.
-            rule_written_to =
-                blocking(move || allow_always(home.path(), &about, now).map_err(explained)).await?;
+            rule_written_to = blocking(move || allow_always(&home, &about, now)).await?;
         }
         // Compare and set: of two concurrent decisions, the second gets a conflict.
         let seen = ApprovalSnapshot { decided: seen, session: approval.call.session.clone() };
-        let approval = match desk.answer(&approval.id, verdict, &by(&actor), seen).await {
+        let approval = match desk.answer(&approval.id, verdict, &actor.to_string(), seen).await {
             Ok(approval) => approval,
             Err(ApprovalError::Decided { .. } | ApprovalError::Expired(_)) => {
                 let decided = desk.approvals().get(&approval.id).map_err(problem)?;
@@ -133,7 +132,7 @@ impl HubDesk {
             }
             Err(error) => return Err(problem(error)),
         };
-        tracing::info!(target: "admin", admin = actor.name, approval = approval.id, decision = ?decision, "approval decided");
+        tracing::info!(target: "admin", by = %actor, approval = approval.id, decision = ?decision, "approval decided");
         let said = said(&approval, decision, rule_written_to.as_deref());
         Ok(DecisionReceipt { approval: brief(&approval, desk.approvals().now()), rule_written_to, said })
     }

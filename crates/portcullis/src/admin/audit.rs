@@ -3,10 +3,10 @@
 use super::overview::micros;
 use super::{HubDesk, approvals, blocking, now};
 use crate::commands::audit::since;
-use portcullis_admin::Problem;
-use portcullis_admin::desk::{AuditPage, AuditRecord, AuditVerification, CallHistory, SearchAudit};
 use portcullis_core::{Pattern, SystemClock};
 use portcullis_guard::audit::{self, AuditQuery};
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{AuditPage, AuditRecord, AuditVerification, CallHistory, SearchAudit};
 use std::time::Instant;
 
 /// Default and maximum page size.

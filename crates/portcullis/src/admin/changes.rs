@@ -1,9 +1,8 @@
 //! Write-ahead audit records of administrators' changes.
 
-use portcullis_admin::desk::Actor;
-use portcullis_admin::{Problem, ProblemCode};
 use portcullis_core::{ErrorKind, Event};
 use portcullis_guard::audit::ChangeLog;
+use portcullis_ops::{Actor, Problem, ProblemCode};
 use serde_json::Value;
 
 /// A change to be recorded, then applied.
@@ -14,7 +13,7 @@ pub(super) struct Change {
 
 impl Change {
     pub(super) fn new(log: &ChangeLog, actor: &Actor, action: &'static str, details: Value) -> Change {
-        Change { log: log.clone(), event: Event::change(format!("admin:{}", actor.name), action, details) }
+        Change { log: log.clone(), event: Event::change(actor.principal(), action, details) }
     }
 
     /// Applies the change once its record is durable, and records the outcome. Without a record nothing is changed.

@@ -3,13 +3,13 @@
 use super::{HubDesk, blocking, done};
 use crate::install::{ClientApp, Endpoint, Transport};
 use jiff::Timestamp;
-use portcullis_admin::desk::{
-    ActionReceipt, Actor, AddClient, ChangeClient, ClientList, ClientView, CreatedClient, OneTimeReveal,
-    SHOWN_HERE, Snippet,
-};
-use portcullis_admin::{Problem, ProblemCode};
 use portcullis_core::{Effect, EffectSet, Secret, SystemClock, ToolView};
 use portcullis_guard::audit;
+use portcullis_ops::desk::{
+    ActionReceipt, AddClient, ChangeClient, ClientList, ClientView, CreatedClient, OneTimeReveal, SHOWN_HERE,
+    Snippet,
+};
+use portcullis_ops::{Actor, Problem, ProblemCode};
 use portcullis_store::clients::{ClientInfo, IdentityError, NewClient, parse_duration};
 use std::collections::{BTreeSet, HashMap};
 
@@ -61,7 +61,7 @@ impl HubDesk {
         let wanted = NewClient { name: new.name, allow, deny: Vec::new(), effects, tools, expires_in };
         let identity = self.composed.identity.clone();
         let (info, token) = blocking(move || identity.add(wanted).map_err(problem)).await?;
-        tracing::info!(target: "admin", admin = actor.name, client = info.name, "client created");
+        tracing::info!(target: "admin", by = %actor, client = info.name, "client created");
         let placeholder = Secret::new(SHOWN_HERE.to_owned());
         let endpoint = Endpoint::of_this_program(self.home.path(), &self.url, &placeholder);
         let mut snippets = Vec::new();
@@ -101,7 +101,7 @@ impl HubDesk {
             Ok((info, identity.list().map_err(problem)?))
         })
         .await?;
-        tracing::info!(target: "admin", admin = actor.name, client = info.name, "client scope changed");
+        tracing::info!(target: "admin", by = %actor, client = info.name, "client scope changed");
         self.composed.hub.refresh_clients();
         self.composed.announce_lists();
         Ok(shown(info, &self.last_calls(&all).await))
@@ -110,7 +110,7 @@ impl HubDesk {
     pub(super) async fn drop_client(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
         let identity = self.composed.identity.clone();
         let info = blocking(move || identity.revoke(&name).map_err(problem)).await?;
-        tracing::info!(target: "admin", admin = actor.name, client = info.name, "client revoked");
+        tracing::info!(target: "admin", by = %actor, client = info.name, "client revoked");
         self.composed.hub.refresh_clients();
         Ok(done(format!("Revoked client `{}`.", info.name)))
     }

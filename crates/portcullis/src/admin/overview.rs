@@ -3,10 +3,10 @@
 use super::{HubDesk, blocking, now, servers};
 use crate::config::Config;
 use jiff::Timestamp;
-use portcullis_admin::Problem;
-use portcullis_admin::desk::{ComponentHealth, MinuteSummary, Overview, SettingsView};
 use portcullis_core::{Clock, SystemClock};
 use portcullis_guard::GuessAlert;
+use portcullis_ops::Problem;
+use portcullis_ops::desk::{ComponentHealth, MinuteSummary, Overview, SettingsView};
 
 impl HubDesk {
     pub(super) async fn glance(&self) -> Result<Overview, Problem> {

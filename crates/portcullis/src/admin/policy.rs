@@ -1,17 +1,17 @@
 //! Policy: list, explain, edit with optimistic concurrency.
 
-use super::{HubDesk, blocking, by, edit_problem, explained, load};
+use super::{HubDesk, blocking, edit_problem, explained, load};
 use crate::cli::PolicyTestArgs;
 use crate::commands::environment;
 use crate::commands::policy::{listed, test};
 use crate::config::{ConfigEditLock, NewRule, RuleEdit, edit_rules, version};
 use crate::home::Home;
-use portcullis_admin::Problem;
-use portcullis_admin::desk::{
-    Actor, AddRule, DefaultRule, MoveRule, PolicyExplanation, PolicyStep, PolicyView, RemoveRule, RuleText,
+use portcullis_core::Origin;
+use portcullis_ops::desk::{
+    AddRule, DefaultRule, MoveRule, PolicyExplanation, PolicyStep, PolicyView, RemoveRule, RuleText,
     RuleView, TestPolicy,
 };
-use portcullis_core::Origin;
+use portcullis_ops::{Actor, Problem};
 use serde_json::Value;
 use std::path::Path;
 
@@ -47,7 +47,7 @@ impl HubDesk {
 
     pub(super) async fn write_rule(&self, new: AddRule, actor: Actor) -> Result<PolicyView, Problem> {
         let AddRule { rule, before, version } = new;
-        let comment = format!("Added by {}.", by(&actor));
+        let comment = format!("Added by {actor}.");
         self.edit(version, actor, move |count| RuleEdit::Add {
             at: before.unwrap_or(count),
             rule: Box::new(written(rule, comment)),
@@ -90,7 +90,7 @@ impl HubDesk {
                 return Err(Problem::not_found(format!("no such rule: there are {count}, numbered from 0")));
             }
             edit_rules(&editing, &environment, &change).map_err(edit_problem)?;
-            tracing::info!(target: "admin", admin = actor.name, "policy rules changed");
+            tracing::info!(target: "admin", by = %actor, "policy rules changed");
             shown(&home)
         })
         .await

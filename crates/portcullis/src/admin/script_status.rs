@@ -4,8 +4,8 @@
 //! watched, and polled at an interval as well.
 
 use super::scripts::brief;
-use crate::folder_changes::FolderChanges;
-use portcullis_admin::desk::{AdminEvent, ScriptBrief};
+use portcullis_ops::desk::{AdminEvent, ScriptBrief};
+use portcullis_ops::folder_changes::FolderChanges;
 use portcullis_server::Hub;
 use portcullis_store::scripts::ScriptStore;
 use std::collections::BTreeMap;

@@ -3,14 +3,14 @@
 use super::changes::Change;
 use super::differences::change;
 use super::script_status::ScriptStatusWatcher;
-use super::{blocking, by, done};
-use portcullis_admin::desk::{
-    ActionReceipt, Actor, ApproveScript, DeskFuture, DryRun, DryRunResult, RejectScript, RestoreScript,
-    SaveScript, ScriptBrief, ScriptDesk, ScriptDetail, ScriptGrants, ScriptList, ScriptProblem, ScriptRun,
-    ScriptText, ScriptVersion,
-};
-use portcullis_admin::{Problem, ProblemCode};
+use super::{blocking, done};
 use portcullis_guard::audit::ChangeLog;
+use portcullis_ops::desk::{
+    ActionReceipt, ApproveScript, DeskFuture, DryRun, DryRunResult, RejectScript, RestoreScript, SaveScript,
+    ScriptBrief, ScriptDesk, ScriptDetail, ScriptGrants, ScriptList, ScriptProblem, ScriptRun, ScriptText,
+    ScriptVersion,
+};
+use portcullis_ops::{Actor, Problem, ProblemCode};
 use portcullis_store::clients::parse_duration;
 use portcullis_store::scripts::{
     self as store, ScriptApproval, ScriptDecision, ScriptError, ScriptHeader, ScriptName, ScriptRejection,
@@ -105,7 +105,7 @@ impl HubScripts {
     ) -> Result<ScriptBrief, Problem> {
         let expires = approval.expires.as_deref().map(parse_duration).transpose();
         let expires = expires.map_err(|error| Problem::invalid(error.to_string()))?;
-        let by = by(&actor);
+        let by = actor.to_string();
         let brief = self
             .order(name, move |scripts, name| {
                 let looked = scripts.review(name)?;
@@ -120,7 +120,7 @@ impl HubScripts {
                 Ok(brief(&scripts.review(name)?.listed))
             })
             .await?;
-        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "script approved");
+        tracing::info!(target: "admin", by = %actor, script = brief.name, "script approved");
         Ok(brief)
     }
 
@@ -130,7 +130,7 @@ impl HubScripts {
         rejection: RejectScript,
         actor: Actor,
     ) -> Result<ScriptBrief, Problem> {
-        let by = by(&actor);
+        let by = actor.to_string();
         let RejectScript { sha256, reason, seen } = rejection;
         let brief = self
             .order(name, move |scripts, name| {
@@ -146,7 +146,7 @@ impl HubScripts {
                 }
             })
             .await?;
-        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "script rejected");
+        tracing::info!(target: "admin", by = %actor, script = brief.name, "script rejected");
         Ok(brief)
     }
 
@@ -157,7 +157,7 @@ impl HubScripts {
                 Ok(brief(&scripts.review(name)?.listed))
             })
             .await?;
-        tracing::info!(target: "admin", admin = actor.name, script = brief.name, "script saved");
+        tracing::info!(target: "admin", by = %actor, script = brief.name, "script saved");
         Ok(brief)
     }
 
@@ -234,12 +234,12 @@ impl ScriptDesk for HubScripts {
             json!({ "name": name, "sha256": version.sha256 }),
         );
         Box::pin(change.made(async move {
-            let (by, again) = (by(&actor), name.clone());
+            let (by, again) = (actor.to_string(), name.clone());
             let RestoreScript { sha256, was, seen } = version;
             let restore =
                 ScriptRestoration { sha256, by, instead_of: Some(ScriptSnapshot { sha256: was, seen }) };
             self.order(name, move |scripts, name| scripts.restore(name, restore)).await?;
-            tracing::info!(target: "admin", admin = actor.name, script = again, "script restored");
+            tracing::info!(target: "admin", by = %actor, script = again, "script restored");
             self.brief_of(again).await
         }))
     }
@@ -249,7 +249,7 @@ impl ScriptDesk for HubScripts {
         Box::pin(change.made(async move {
             let gone =
                 self.order(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
-            tracing::info!(target: "admin", admin = actor.name, script = gone, "script removed");
+            tracing::info!(target: "admin", by = %actor, script = gone, "script removed");
             Ok(done(format!("Removed script `{gone}`. Its decisions are kept.")))
         }))
     }

@@ -1,8 +1,8 @@
 //! Secrets: list, set, change allowed hosts, remove.
 
 use super::{HubDesk, blocking, done};
-use portcullis_admin::desk::{ActionReceipt, Actor, GrantSecret, SecretList, SecretView, SetSecret};
-use portcullis_admin::{Problem, ProblemCode};
+use portcullis_ops::desk::{ActionReceipt, GrantSecret, SecretList, SecretView, SetSecret};
+use portcullis_ops::{Actor, Problem, ProblemCode};
 use portcullis_store::secrets::{
     Grant, SecretError, SecretInfo, VALUE_BYTES_MIN, check_strength, is_secret_name, vocabulary,
 };
@@ -35,7 +35,7 @@ impl HubDesk {
             Ok(info)
         })
         .await?;
-        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "secret set");
+        tracing::info!(target: "admin", by = %actor, secret = info.name, "secret set");
         Ok(self.shown_secret(info))
     }
 
@@ -54,7 +54,7 @@ impl HubDesk {
             Ok(info)
         })
         .await?;
-        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "secret grants changed");
+        tracing::info!(target: "admin", by = %actor, secret = info.name, "secret grants changed");
         Ok(self.shown_secret(info))
     }
 
@@ -69,7 +69,7 @@ impl HubDesk {
             Ok(info)
         })
         .await?;
-        tracing::info!(target: "admin", admin = actor.name, secret = info.name, "secret removed");
+        tracing::info!(target: "admin", by = %actor, secret = info.name, "secret removed");
         Ok(done(format!("Removed secret `{}`; it is no longer redacted.", info.name)))
     }
 }

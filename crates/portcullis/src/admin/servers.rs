@@ -1,7 +1,7 @@
 //! Upstream servers: status, review, trust, configuration, import, login.
 
 use super::differences::change;
-use super::{HubDesk, blocking, by, done, edit_problem, explained, load};
+use super::{HubDesk, blocking, done, edit_problem, explained, load};
 use crate::commands::environment;
 use crate::commands::mcp::import::{around, in_usual_places};
 use crate::commands::mcp::probe::probe_server;
@@ -12,14 +12,14 @@ use crate::config::{self, McpServerSettings, NewServer};
 use crate::import::{self, ImportEnvironment, ImportedFile};
 use crate::login;
 use crate::secret_detection::Extent;
-use portcullis_admin::Problem;
-use portcullis_admin::desk::{
-    ActionReceipt, Actor, AddServer, DefinitionChange, DefinitionView, ImportPreview, ImportableFile,
+use portcullis_core::json::printable;
+use portcullis_core::{BoxFuture, Secret};
+use portcullis_ops::desk::{
+    ActionReceipt, AddServer, DefinitionChange, DefinitionView, ImportPreview, ImportableFile,
     ImportableServer, NamedReason, OneTimeReveal, PendingReview, SHOWN_HERE, ServerBrief, ServerDetail,
     ServerList, ServerLoginUrl, ServerView, TrustInfo, TrustServer,
 };
-use portcullis_core::json::printable;
-use portcullis_core::{BoxFuture, Secret};
+use portcullis_ops::{Actor, Problem};
 use portcullis_store::pins::{PinDifference, PinKind, ServerSnapshot, differences, digest};
 use portcullis_upstream::{Consent, ServerStatus};
 use serde_json::Value;
@@ -80,7 +80,7 @@ impl HubDesk {
         if self.composed.servers.upstream(&name).is_some() {
             return self.show_server(name).await;
         }
-        tracing::info!(target: "admin", admin = actor.name, server = %server.name, "server probed");
+        tracing::info!(target: "admin", by = %actor, server = %server.name, "server probed");
         let looked = probe_server(server, &config, &self.composed.servers.makers).await.map_err(explained)?;
         let seen = looked.connected(&name).map_err(explained)?;
         {
@@ -122,9 +122,12 @@ impl HubDesk {
             let makers = &composed.servers.makers;
             let failed = |error: anyhow::Error| explained(error);
             makers.activate_secrets(server).map_err(|error| failed(error.into()))?;
-            makers.pins.trust(&name, (*seen).clone(), &by(&actor)).map_err(|error| failed(error.into()))?;
+            makers
+                .pins
+                .trust(&name, (*seen).clone(), &actor.to_string())
+                .map_err(|error| failed(error.into()))?;
             let on = if switch_on(makers, &name).map_err(failed)? { " and enabled" } else { "" };
-            tracing::info!(target: "admin", admin = actor.name, server = %name, "server trusted");
+            tracing::info!(target: "admin", by = %actor, server = %name, "server trusted");
             Ok(format!("Server `{name}` is trusted{on}. Later changes need review."))
         })
         .await?;
@@ -182,7 +185,7 @@ impl HubDesk {
         blocking(move || {
             let server = find(&config, &name)?;
             let said = change(&composed, server).map_err(explained)?;
-            tracing::info!(target: "admin", admin = actor.name, server = %name, "{what}");
+            tracing::info!(target: "admin", by = %actor, server = %name, "{what}");
             Ok(done(said))
         })
         .await
@@ -199,7 +202,7 @@ impl HubDesk {
                 env: new.env.into_iter().collect(),
                 url: new.url.filter(|text| !text.is_empty()),
                 headers: new.headers.into_iter().collect(),
-                comment: Some(format!("Added by {}.", by(&actor))),
+                comment: Some(format!("Added by {actor}.")),
                 ..NewServer::default()
             };
             config::check_server(home.path(), &environment, &server).map_err(edit_problem)?;
@@ -212,7 +215,7 @@ impl HubDesk {
             let prepared = prepared.and_then(|_| Ok(makers.toggles.quarantine(&new.name)?));
             prepared.map_err(explained)?;
             let path = config::add_servers(home.path(), &environment, &all).map_err(edit_problem)?;
-            tracing::info!(target: "admin", admin = actor.name, server = %new.name, "server added");
+            tracing::info!(target: "admin", by = %actor, server = %new.name, "server added");
             let path = path.display();
             Ok(done(format!("Added server `{}` to {path}, disabled until you trust it.", new.name)))
         })
@@ -227,7 +230,7 @@ impl HubDesk {
             let server = config.mcp.iter().find(|server| server.name == name)?;
             login::to_end(server, &config, composed.servers.makers.secrets.clone()).map(Arc::new)
         });
-        let (server, by, has_login) = (name.clone(), actor.name, login.is_some());
+        let (server, has_login) = (name.clone(), login.is_some());
         let (said, left) = blocking(move || {
             let path = config::remove_server(home.path(), &environment, &name).map_err(edit_problem)?;
             composed.servers.makers.forget(&name).map_err(explained)?;
@@ -237,7 +240,7 @@ impl HubDesk {
             Ok((format!("Removed server `{name}` from {} and revoked its trust.", path.display()), left))
         })
         .await?;
-        tracing::info!(target: "admin", admin = by, %server, "server removed");
+        tracing::info!(target: "admin", by = %actor, %server, "server removed");
         let ended = match login {
             Some(login) => crate::commands::mcp_auth::ended(&server, login.oauth().log_out().await),
             None if left => crate::commands::mcp_auth::ended(&server, Ok(crate::commands::mcp_auth::left())),
@@ -271,7 +274,7 @@ impl HubDesk {
             if let Some(actor) = actor.filter(|_| any) {
                 let path = desk.take_over(&mut files, Some(store)).map_err(explained)?;
                 live.apply();
-                tracing::info!(target: "admin", admin = actor.name, "servers imported");
+                tracing::info!(target: "admin", by = %actor, "servers imported");
                 written_to = Some(path.display().to_string());
             }
             Ok(ImportPreview { files: files.iter().map(importable).collect(), written_to })
@@ -309,7 +312,7 @@ impl HubDesk {
                 }
             }
         });
-        tracing::info!(target: "admin", admin = actor.name, server = %name, "login to server started");
+        tracing::info!(target: "admin", by = %actor, server = %name, "login to server started");
         // A newer login to the same server replaces the older one.
         if let Some(older) = locked(&self.logins).insert(name, waiting) {
             older.abort();

@@ -2,10 +2,10 @@
 
 use super::HubDesk;
 use super::overview::micros;
-use portcullis_admin::Problem;
-use portcullis_admin::desk::{Actor, ToolDetail, ToolList, TryTool, TryToolResult};
 use portcullis_core::json::printable;
 use portcullis_core::{Arguments, Call, CallCtx, Caller, Client, Origin, Scope, Target, ToolDef};
+use portcullis_ops::desk::{ToolDetail, ToolList, TryTool, TryToolResult};
+use portcullis_ops::{Actor, Problem};
 use portcullis_wire::{Revision, render};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -40,11 +40,7 @@ impl HubDesk {
         let style =
             tools.iter().find(|tool| tool.name == name).map(|tool| tool.error_style).unwrap_or_default();
         // Not a valid client name, so it cannot collide with one.
-        let client = Arc::new(Client {
-            name: format!("admin:{}", actor.name),
-            scope: Scope::everything(),
-            token: None,
-        });
+        let client = Arc::new(Client { name: actor.principal(), scope: Scope::everything(), token: None });
         let target = Target::Tool(name.clone());
         let call = Call::new(
             Caller { client, origin: Origin::Admin },

@@ -1,13 +1,14 @@
 //! `portcullis approvals`: list, show, approve, reject.
 
 use super::{LoadedHome, open};
-use crate::approvals::{REASON_CHARS_MAX, allow_always};
 use crate::cli::{ApprovalsArgs, ApprovalsCommand, ApproveArgs};
 use crate::home::Home;
-use crate::{BadUsage, compose, database, print};
+use crate::{BadUsage, database, print};
 use anyhow::{Result, anyhow};
 use jiff::Timestamp;
 use portcullis_core::SystemClock;
+use portcullis_ops::always_allow::{REASON_CHARS_MAX, allow_always};
+use portcullis_ops::guard_settings;
 use portcullis_store::approvals::{
     Approval, ApprovalError, ApprovalLifetimes, ApprovalRequest, ApprovalScope, ApprovalStore,
     ApprovalVerdict,
@@ -24,7 +25,7 @@ pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Re
     let LoadedHome { home, loaded, .. } = open(home)?;
     let desk = ApprovalsCommandContext {
         approvals: ApprovalStore::open(&database::open(&loaded.config)?, Arc::new(SystemClock)),
-        lifetimes: compose::approval_times(&loaded.config).lifetimes,
+        lifetimes: guard_settings::approval_times(&loaded.config).lifetimes,
         home,
         as_json,
     };
@@ -100,7 +101,7 @@ impl ApprovalsCommandContext {
         let span = if args.session { ApprovalScope::Session } else { ApprovalScope::Once };
         // The rule first: if it cannot be written, nothing is decided.
         let now = self.approvals.now();
-        let allowed = || allow_always(self.home.path(), &approval, now);
+        let allowed = || allow_always(&self.home, &approval, now);
         let rule_file = if args.always { allowed()? } else { None };
         let decided =
             self.approvals.decide(&approval.id, ApprovalVerdict::Approve(span), &by(), self.lifetimes);

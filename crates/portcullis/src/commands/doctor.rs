@@ -8,7 +8,7 @@ use super::{block_on, environment, hub_client::HubClient};
 use crate::config::Config;
 use crate::database;
 use crate::home::Home;
-use crate::secrets::{self, PassphrasePrompt};
+use crate::passphrase::{PassphrasePrompt, open_secrets};
 use crate::{output_redaction, print};
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
@@ -102,7 +102,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
     findings.push(Finding { what: "vault", state: look_at_vault(&config)? });
     findings.push(Finding { what: "scripts", state: scripts::look(&config)? });
     let database = database::open_to_look(&config).or_else(|_| database::in_memory())?;
-    let store = secrets::open(home, &config, &database, Arc::new(SystemClock), PassphrasePrompt::Never)?;
+    let store = open_secrets(home, &config, &database, Arc::new(SystemClock), PassphrasePrompt::Never)?;
     findings.extend(outbound::look(&config, &store));
     findings.push(Finding { what: "secrets", state: look_at_secrets(&store) });
     let hub = look_at_hub(home, &config)?;

@@ -13,8 +13,8 @@ use crate::config::{Config, EditError, McpServerSettings, remove_server};
 use crate::database;
 use crate::home::{Home, make_private};
 use crate::mcp::ServerFactory;
+use crate::passphrase::PassphrasePrompt;
 use crate::secret_detection::{Extent, shortened};
-use crate::secrets::PassphrasePrompt;
 use crate::{BadUsage, print, secret_detection};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
@@ -76,7 +76,8 @@ impl McpCommandContext {
         let clock = Arc::new(SystemClock);
         let asking = if needs_secrets { PassphrasePrompt::ToOpen } else { PassphrasePrompt::Never };
         let database = database::open(&self.config)?;
-        let store = crate::secrets::open(&self.home, &self.config, &database, clock.clone(), asking)?;
+        let store =
+            crate::passphrase::open_secrets(&self.home, &self.config, &database, clock.clone(), asking)?;
         ServerFactory::open(&self.config.workspace.secure_dir(), &database, Arc::new(store), clock)
     }
 

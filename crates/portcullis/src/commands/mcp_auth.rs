@@ -5,7 +5,7 @@ use crate::config::{Config, McpServerSettings};
 use crate::database;
 use crate::home::Home;
 use crate::login::{self, ServerLogin};
-use crate::secrets::PassphrasePrompt;
+use crate::passphrase::PassphrasePrompt;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
@@ -71,7 +71,8 @@ pub(crate) fn logout(home: Option<&Path>, name: &str, as_json: bool) -> Result<E
         // Not configured, but tokens may still be stored.
         Err(error) if !is_set => {
             let (database, clock) = (database::open(config)?, Arc::new(SystemClock));
-            let store = crate::secrets::open(&home, config, &database, clock, PassphrasePrompt::ToOpen)?;
+            let store =
+                crate::passphrase::open_secrets(&home, config, &database, clock, PassphrasePrompt::ToOpen)?;
             end_left(config, name, Arc::new(store))?.ok_or(error)?
         }
         login => {
@@ -157,7 +158,7 @@ pub(crate) fn login_of(
         BadUsage(format!("login is not configured for `mcp.{name}`; add `oauth = true` to it"))
     })?;
     let database = database::open(config)?;
-    let store = crate::secrets::open(home, config, &database, Arc::new(SystemClock), asking)?;
+    let store = crate::passphrase::open_secrets(home, config, &database, Arc::new(SystemClock), asking)?;
     ServerLogin::new(server, wanted, config, Arc::new(store), None).with_context(|| format!("`mcp.{name}`"))
 }
 

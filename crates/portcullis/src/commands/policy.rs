@@ -4,7 +4,6 @@ pub(crate) mod test;
 
 use super::{LoadedHome, open};
 use crate::cli::{PolicyArgs, PolicyCommand};
-use crate::compose;
 use crate::config::{self, Config, LoadedConfig, McpServerSettings};
 use crate::print;
 use anyhow::Result;
@@ -12,6 +11,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use portcullis_core::{Clock, DefaultDecision, Effect, EffectSet, Labels, Origin, Reach, SystemClock};
 use portcullis_guard::{Policy, PolicyRule, RuleAction, default_action};
+use portcullis_ops::guard_settings;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -73,7 +73,7 @@ fn server_decision(server: &McpServerSettings) -> RuleAction {
 
 /// Returns the rules and defaults as JSON.
 pub(crate) fn listed(loaded: &LoadedConfig) -> Result<Value> {
-    let policy = compose::policy(&loaded.config);
+    let policy = guard_settings::policy(&loaded.config);
     let in_force = policy.in_force(now()?);
     Ok(json!({
         "timezone": zone_name(&loaded.config.time.zone),
@@ -94,7 +94,7 @@ pub(crate) fn listed(loaded: &LoadedConfig) -> Result<Value> {
 
 fn list(loaded: &LoadedConfig, as_json: bool) -> Result<ExitCode> {
     let Config { time, .. } = &loaded.config;
-    let policy = compose::policy(&loaded.config);
+    let policy = guard_settings::policy(&loaded.config);
     if as_json {
         print::json(&listed(loaded)?);
         return Ok(ExitCode::SUCCESS);

@@ -8,8 +8,9 @@ use crate::cli::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
 use crate::config::Config;
 use crate::database;
 use crate::home::{Home, make_private};
-use crate::{BadUsage, config, logging, print, scripts};
+use crate::{BadUsage, config, logging, print};
 use anyhow::{Context, Result};
+use portcullis_ops::script_sandbox;
 use portcullis_store::clients::parse_duration;
 use portcullis_store::scripts::{
     ScriptApproval, ScriptError, ScriptHeader, ScriptName, ScriptPermissions, ScriptRejection,
@@ -25,7 +26,8 @@ pub(crate) fn run(home: Option<&Path>, args: ScriptsArgs, as_json: bool) -> Resu
     let LoadedHome { home, loaded, .. } = open(home)?;
     let config = loaded.config;
     make_private(&config.workspace.secure_dir())?;
-    let desk = ScriptsCommandContext { desk: scripts::desk(&config, &database::open(&config)?), as_json };
+    let desk =
+        ScriptsCommandContext { desk: script_sandbox::desk(&config, &database::open(&config)?), as_json };
     match args.command.unwrap_or(ScriptsCommand::List) {
         ScriptsCommand::List => desk.list(),
         ScriptsCommand::Show { name, diff, version } => desk.show(&name, diff, version.as_deref()),

@@ -3,7 +3,7 @@
 use super::{LoadedHome, open};
 use crate::cli::{SecretSetArgs, SecretsArgs, SecretsCommand};
 use crate::database;
-use crate::secrets::PassphrasePrompt;
+use crate::passphrase::PassphrasePrompt;
 use crate::{BadUsage, password_prompt, print};
 use anyhow::{Context, Result};
 use portcullis_core::{Clock, Secret, SystemClock};
@@ -33,7 +33,8 @@ pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Resu
     };
     let LoadedHome { home, loaded, .. } = open(home)?;
     let database = database::open(&loaded.config)?;
-    let store = crate::secrets::open(&home, &loaded.config, &database, Arc::new(SystemClock), asking)?;
+    let store =
+        crate::passphrase::open_secrets(&home, &loaded.config, &database, Arc::new(SystemClock), asking)?;
     match command {
         SecretsCommand::Set(args) => set(&store, &args, grants, as_json),
         SecretsCommand::List => list(&store, as_json),

@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::home::Home;
 use crate::{print, surface};
 use anyhow::{Context, Result};
+use portcullis_ops::script_sandbox;
 use portcullis_store::scripts::{ScriptApproval, ScriptName, ScriptPermissions};
 use serde_json::{Value, json};
 use site::SelftestSite;
@@ -54,7 +55,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
 /// Creates and approves the script that an example runs.
 fn keep_script(config: &Config) -> Result<()> {
     let (scripts, name) =
-        (crate::scripts::open(config, &crate::database::open(config)?), "hello".parse::<ScriptName>()?);
+        (script_sandbox::open(config, &crate::database::open(config)?), "hello".parse::<ScriptName>()?);
     let sha256 = scripts.write(&name, "def main():\n    return \"Hello\"\n", None)?;
     let granted = ScriptPermissions::default();
     let approve = ScriptApproval { sha256, granted, expires: None, by: "selftest".to_owned(), seen: None };

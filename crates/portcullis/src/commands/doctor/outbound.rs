@@ -1,9 +1,9 @@
 //! Check of outbound tools: web, calendars, GitHub.
 
 use super::{Finding, State, bad};
-use crate::compose::extra_roots;
 use crate::config::Config;
 use portcullis_egress::{PlainHttp, SecretUrl};
+use portcullis_ops::tool_families::extra_roots;
 use portcullis_store::secrets::{SecretError, SecretStore};
 use portcullis_tools::{CalendarLocation, CalendarSource};
 

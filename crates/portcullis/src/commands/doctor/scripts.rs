@@ -3,8 +3,8 @@
 use super::{State, bad, block_on, unreadable};
 use crate::config::Config;
 use crate::database;
-use crate::scripts;
 use anyhow::Result;
+use portcullis_ops::script_sandbox as scripts;
 use portcullis_script::SandboxStrictness;
 use portcullis_store::scripts as store;
 

@@ -8,7 +8,7 @@ use crate::commands::{block_on, environment};
 use crate::config::{Config, McpServerSettings, NewServer, add_servers, preview_servers};
 use crate::login::ServerLogin;
 use crate::mcp::ServerFactory;
-use crate::secrets::PassphrasePrompt;
+use crate::passphrase::PassphrasePrompt;
 use crate::{BadUsage, import, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;

@@ -7,7 +7,7 @@ use crate::config::{EditError, NewServer, add_servers, check_server, preview_ser
 use crate::database;
 use crate::import::{self, ImportEnvironment, ImportedFile, ImportedServer};
 use crate::install::{ClientFolders, Platform};
-use crate::secrets::PassphrasePrompt;
+use crate::passphrase::PassphrasePrompt;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
@@ -118,7 +118,7 @@ impl McpCommandContext {
         let (any, any_value) = (lifted().count() > 0, lifted().any(|secret| secret.value.is_some()));
         let open = |asking| -> Result<Arc<SecretStore>> {
             let (database, clock) = (database::open(&self.config)?, Arc::new(SystemClock));
-            Ok(Arc::new(crate::secrets::open(&self.home, &self.config, &database, clock, asking)?))
+            Ok(Arc::new(crate::passphrase::open_secrets(&self.home, &self.config, &database, clock, asking)?))
         };
         let exists = key_requirement(&database::open_to_look(&self.config)?) != KeyRequirement::None;
         let store = match store {

@@ -11,8 +11,8 @@ use crate::database;
 use crate::home::Home;
 use crate::known_tools::KnownTools;
 use crate::mcp::{self, ServerFactory};
-use crate::secrets::{self, PassphrasePrompt};
-use crate::{BadUsage, compose, print};
+use crate::passphrase::{PassphrasePrompt, open_secrets};
+use crate::{BadUsage, print};
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -22,6 +22,7 @@ use portcullis_core::{
     Scope, SystemClock, ToolDef,
 };
 use portcullis_guard::{Explanation, Policy, PolicyRule, RuleCondition, check_arguments};
+use portcullis_ops::{guard_settings, tool_families};
 use portcullis_store::clients::ClientDirectory;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -120,7 +121,7 @@ fn answered<T>(
         })?,
     };
     let arguments = args.arguments.as_deref().map(read_arguments).transpose()?;
-    let mut tools = compose::native_tools(&loaded.config)?;
+    let mut tools = tool_families::native_tools(&loaded.config)?;
     tools.extend(server_tools(home, &loaded.config)?);
     let tool = tools.iter().find(|tool| tool.name == args.tool).cloned();
     let nearest = if tool.is_some() { Vec::new() } else { nearest(&args.tool, &tools) };
@@ -133,7 +134,7 @@ fn answered<T>(
         }
         (None, _) => (None, None),
     };
-    let policy = compose::policy(&loaded.config);
+    let policy = guard_settings::policy(&loaded.config);
     let who = find_client(loaded, &args.client, now)?;
     let explained = match (who.client(), &tool) {
         (Some(client), Some(tool)) if who.is_let_in() => {
@@ -191,7 +192,7 @@ fn assumed(home: &Home, config: &Config, name: &str) -> Result<Option<(ToolDef, 
 fn makers(home: &Home, config: &Config) -> Result<ServerFactory> {
     let clock = Arc::new(SystemClock);
     let database = database::open_to_look(config)?;
-    let secrets = Arc::new(secrets::open(home, config, &database, clock.clone(), PassphrasePrompt::Never)?);
+    let secrets = Arc::new(open_secrets(home, config, &database, clock.clone(), PassphrasePrompt::Never)?);
     ServerFactory::open(&config.workspace.secure_dir(), &database, secrets, clock)
 }
 
@@ -203,7 +204,7 @@ fn find_client(loaded: &LoadedConfig, name: &str, now: Timestamp) -> Result<Test
             self.0.into()
         }
     }
-    let local = compose::local_client(&loaded.config);
+    let local = guard_settings::local_client(&loaded.config);
     if local.name == name {
         return Ok(TestedClient::Local(local));
     }

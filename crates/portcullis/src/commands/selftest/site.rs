@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::database;
 use crate::home::Home;
-use crate::secrets::{self, PassphrasePrompt};
+use crate::passphrase::{PassphrasePrompt, open_secrets};
 use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl SelftestSite {
 
     /// Stores a token for the minimal GitHub API.
     pub(super) fn keep_token(&self, home: &Home, config: &Config) -> Result<()> {
-        let store = secrets::open(
+        let store = open_secrets(
             home,
             config,
             &database::open(config)?,

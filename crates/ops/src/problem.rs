@@ -1,6 +1,6 @@
-//! Errors of the admin interface, as responses.
+//! Errors of operations. The command line maps them to exit codes, the API and the page to HTTP.
 
-use axum::http::StatusCode;
+use crate::config::ConfigErrors;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -40,20 +40,6 @@ impl ProblemCode {
             ProblemCode::TooMany => "too_many",
             ProblemCode::Unavailable => "unavailable",
             ProblemCode::Internal => "internal",
-        }
-    }
-
-    pub fn status(self) -> StatusCode {
-        match self {
-            ProblemCode::Invalid => StatusCode::BAD_REQUEST,
-            ProblemCode::SignInNeeded => StatusCode::UNAUTHORIZED,
-            ProblemCode::Forbidden => StatusCode::FORBIDDEN,
-            ProblemCode::NotFound => StatusCode::NOT_FOUND,
-            ProblemCode::Conflict | ProblemCode::Changed => StatusCode::CONFLICT,
-            ProblemCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            ProblemCode::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            ProblemCode::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-            ProblemCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -105,10 +91,51 @@ impl Problem {
     }
 }
 
+/// On one line: what happened, then what to do.
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.message)?;
+        self.suggestions.iter().try_for_each(|suggestion| write!(f, "; {suggestion}"))
     }
 }
 
 impl std::error::Error for Problem {}
+
+/// A failure of something that an operation uses.
+impl From<anyhow::Error> for Problem {
+    fn from(error: anyhow::Error) -> Problem {
+        let code = if error.is::<ConfigErrors>() { ProblemCode::Invalid } else { ProblemCode::Conflict };
+        let message = with_causes(&error);
+        error.downcast().unwrap_or_else(|_| Problem::new(code, message))
+    }
+}
+
+/// Returns an error with its causes, skipping those already included.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text.push_str(&format!(": {cause}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let path = std::path::Path::new("/dev/null/x");
+        let error = portcullis_store::FileLock::of(path).context("the configuration").unwrap_err();
+        assert_eq!(
+            with_causes(&error),
+            "the configuration: cannot open `/dev/null/x`: Not a directory (os error 20)"
+        );
+        assert_eq!(with_causes(&anyhow::anyhow!("b").context("a")), "a: b");
+    }
+}

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 /// An existing home folder, private to this user.
 #[derive(Debug, Clone)]
-pub(crate) struct Home {
+pub struct Home {
     path: PathBuf,
 }
 
 impl Home {
     /// Finds the home: `--home`, `PORTCULLIS_HOME`, or the platform's data folder. An empty variable counts as unset.
-    pub(crate) fn locate(given: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
+    pub fn locate(given: Option<&Path>, env: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf> {
         let set = |name: &str| env(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(given) = given.map(Path::to_owned).or_else(|| set("PORTCULLIS_HOME")) {
             return std::path::absolute(&given)
@@ -33,18 +33,23 @@ impl Home {
     }
 
     /// Creates the folder with mode 0700, if it does not exist.
-    pub(crate) fn open(path: PathBuf) -> Result<Home> {
+    pub fn open(path: PathBuf) -> Result<Home> {
         make_private(&path)?;
         Ok(Home { path })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
+/// Reads a variable of this process.
+pub fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
 /// Creates a private folder, or makes an existing one private.
-pub(crate) fn make_private(path: &Path) -> Result<()> {
+pub fn make_private(path: &Path) -> Result<()> {
     let failed = || format!("cannot create the folder `{}`", path.display());
     portcullis_core::durable_dir::create_all(path).with_context(failed)?;
     let metadata = std::fs::metadata(path).with_context(failed)?;

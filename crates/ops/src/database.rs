@@ -6,17 +6,17 @@ use anyhow::{Context, Result};
 use portcullis_store::database::Database;
 
 /// Opens the database of a home, and makes it where it is missing.
-pub(crate) fn open(config: &Config) -> Result<Database> {
+pub fn open(config: &Config) -> Result<Database> {
     let secure = config.workspace.secure_dir();
     make_private(&secure)?;
     portcullis_store::open(&secure, &[]).context("the database")
 }
 
 /// Opens the database of a home, or an empty one in memory if there is none: looking at a home makes nothing in it.
-pub(crate) fn open_to_look(config: &Config) -> Result<Database> {
+pub fn open_to_look(config: &Config) -> Result<Database> {
     if portcullis_store::has_database(&config.workspace.secure_dir()) { open(config) } else { in_memory() }
 }
 
-pub(crate) fn in_memory() -> Result<Database> {
+pub fn in_memory() -> Result<Database> {
     portcullis_store::open_in_memory(&[]).context("the database")
 }

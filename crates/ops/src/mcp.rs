@@ -4,12 +4,12 @@ mod absent_server;
 mod programs;
 mod watch;
 
-pub(crate) use watch::watch;
+pub use watch::watch;
 
+use crate::config::secret_detection;
 use crate::config::{Config, McpServerSettings};
 use crate::login::ServerLogin;
-use crate::secret_detection;
-use crate::secrets::LiveSecrets;
+use crate::secret_store::LiveSecrets;
 use absent_server::AbsentServer;
 use anyhow::Context;
 use portcullis_core::{ClientBridge, Clock, Provider, Registry, ToolDef};
@@ -36,15 +36,15 @@ use tokio::sync::{Notify, watch as watch_channel};
 const GUARDIAN_COMMAND: &str = "__guardian";
 
 /// Stops every upstream server of this process before it exits.
-pub(crate) static SERVERS: LazyLock<Shutdown> = LazyLock::new(Shutdown::default);
+pub static SERVERS: LazyLock<Shutdown> = LazyLock::new(Shutdown::default);
 
 /// Dependencies to build an upstream server.
-pub(crate) struct ServerFactory {
-    pub(crate) secrets: Arc<SecretStore>,
-    pub(crate) pins: Arc<PinStore>,
-    pub(crate) toggles: ServerOverrides,
-    pub(crate) offers: Arc<CatalogStore>,
-    pub(crate) programs: Arc<ProgramStore>,
+pub struct ServerFactory {
+    pub secrets: Arc<SecretStore>,
+    pub pins: Arc<PinStore>,
+    pub toggles: ServerOverrides,
+    pub offers: Arc<CatalogStore>,
+    pub programs: Arc<ProgramStore>,
     processes: Arc<Processes>,
     digests: Arc<ProgramDigests>,
     /// Registers new tokens with the redactor.
@@ -52,7 +52,7 @@ pub(crate) struct ServerFactory {
 }
 
 impl ServerFactory {
-    pub(crate) fn open(
+    pub fn open(
         secure: &Path,
         database: &Database,
         secrets: Arc<SecretStore>,
@@ -67,7 +67,7 @@ impl ServerFactory {
     }
 
     /// Sets how new tokens are registered with the redactor. Called before anything starts.
-    pub(crate) fn masked_by(&self, live: Arc<LiveSecrets>) {
+    pub fn masked_by(&self, live: Arc<LiveSecrets>) {
         let _ = self.live.set(live);
     }
 
@@ -79,24 +79,24 @@ impl ServerFactory {
     }
 
     /// Starts the guardian, which kills child processes if the hub is killed.
-    pub(crate) fn guard(&self) {
+    pub fn guard(&self) {
         // The running binary, even if it was replaced on disk.
         self.processes.guard(Path::new("/proc/self/exe"), &[GUARDIAN_COMMAND]);
     }
 
     /// Returns the check whether a process was started by an upstream server.
-    pub(crate) fn descendant_check(&self) -> impl Fn(i32) -> bool + Send + Sync + 'static {
+    pub fn descendant_check(&self) -> impl Fn(i32) -> bool + Send + Sync + 'static {
         let processes = self.processes.clone();
         move |pid| processes.is_server_descendant(pid)
     }
 
     /// Looks a server's command up in this process's PATH, unless it is known.
-    pub(crate) fn find_program(&self, server: &McpServerSettings) -> Result<(), String> {
+    pub fn find_program(&self, server: &McpServerSettings) -> Result<(), String> {
         programs::find(&self.programs, &server.name, &server.command).map(drop)
     }
 
     /// Clears the stored state of a removed server, except its login. Returns whether it was trusted.
-    pub(crate) fn forget(&self, name: &str) -> anyhow::Result<bool> {
+    pub fn forget(&self, name: &str) -> anyhow::Result<bool> {
         let was_trusted = self.pins.revoke(name)?;
         // A hub that has not reloaded yet would otherwise start a disabled server.
         self.toggles.remove(name)?;
@@ -106,19 +106,19 @@ impl ServerFactory {
     }
 
     /// Returns whether a server is enabled: the override counts, then the configuration.
-    pub(crate) fn is_wanted(&self, server: &McpServerSettings) -> bool {
+    pub fn is_wanted(&self, server: &McpServerSettings) -> bool {
         let toggle = self.toggles.of(&server.name);
         !toggle.removed && !self.is_unreviewed(server) && toggle.enabled.unwrap_or(server.enabled)
     }
 
     /// Returns whether a server was imported and not reviewed yet.
-    pub(crate) fn is_unreviewed(&self, server: &McpServerSettings) -> bool {
+    pub fn is_unreviewed(&self, server: &McpServerSettings) -> bool {
         let name = &server.name;
         self.toggles.of(name).unseen && !server.always_trusted && self.pins.of(name).is_none()
     }
 
     /// Registers the secrets of an imported server with the redactor, now that it is trusted.
-    pub(crate) fn activate_secrets(&self, server: &McpServerSettings) -> Result<(), SecretError> {
+    pub fn activate_secrets(&self, server: &McpServerSettings) -> Result<(), SecretError> {
         let headers = server.headers.iter().map(|(_, written)| written);
         let written = server.env.iter().map(|(_, written)| written).chain(headers);
         let mut names: Vec<&str> =
@@ -137,7 +137,7 @@ impl ServerFactory {
 
     /// Clears the removal marks of these servers, once the configuration in force is newer: a server of that name in it is
     /// a new one.
-    pub(crate) fn forget_removed(&self, names: &[String]) {
+    pub fn forget_removed(&self, names: &[String]) {
         for name in names {
             if let Err(error) = self.toggles.forget_removed(name) {
                 // Debug level: retried twice a second.
@@ -148,16 +148,16 @@ impl ServerFactory {
 }
 
 /// The running servers, by name.
-pub(crate) struct ServerManager {
+pub struct ServerManager {
     registry: Registry,
-    pub(crate) makers: ServerFactory,
+    pub makers: ServerFactory,
     running: Mutex<ManagedServers>,
     /// Notified when a status changes.
     changed: Arc<Notify>,
     /// The same, broadcast to any number of subscribers.
-    pub(crate) status_changes: watch_channel::Sender<()>,
+    pub status_changes: watch_channel::Sender<()>,
     /// Receiver of server messages outside of calls.
-    pub(crate) audience: ClientBridge,
+    pub audience: ClientBridge,
 }
 
 #[derive(Default)]
@@ -181,7 +181,7 @@ struct ManagedServer {
 }
 
 impl ServerManager {
-    pub(crate) fn new(registry: Registry, makers: ServerFactory) -> ServerManager {
+    pub fn new(registry: Registry, makers: ServerFactory) -> ServerManager {
         ServerManager {
             registry,
             makers,
@@ -193,7 +193,7 @@ impl ServerManager {
     }
 
     /// Reconnects servers whose login was changed by another process (`portcullis mcp auth` or `logout`).
-    pub(crate) fn secrets_changed(&self) {
+    pub fn secrets_changed(&self) {
         for (name, server) in &self.lock().servers {
             if server.login.as_ref().is_some_and(|login| login.was_changed()) {
                 tracing::info!(target: "upstream", server = %name, "login changed; reconnecting");
@@ -203,7 +203,7 @@ impl ServerManager {
     }
 
     /// Reconciles: starts new servers, stops removed ones, restarts changed ones. Does not wait for them.
-    pub(crate) fn apply(&self, config: &Config) {
+    pub fn apply(&self, config: &Config) {
         let mut running = self.lock();
         running.config = Some(config.clone());
         self.start_and_stop(&mut running);
@@ -318,12 +318,12 @@ impl ServerManager {
     }
 
     /// Waits, with a timeout, until every server has connected or failed.
-    pub(crate) async fn settled(&self, within: Duration) {
+    pub async fn settled(&self, within: Duration) {
         self.settled_of(within, |_| true).await;
     }
 
     /// The same, for servers with trusted instructions: clients get them in the handshake only.
-    pub(crate) async fn introduced(&self, within: Duration) {
+    pub async fn introduced(&self, within: Duration) {
         self.settled_of(within, Upstream::tells_agents).await;
     }
 
@@ -336,7 +336,7 @@ impl ServerManager {
     }
 
     /// Returns the status of every configured server, by name.
-    pub(crate) fn statuses(&self) -> Vec<(String, ServerStatus)> {
+    pub fn statuses(&self) -> Vec<(String, ServerStatus)> {
         let running = self.lock();
         let configured = running.config.iter().flat_map(|config| &config.mcp);
         let stands = |server: &McpServerSettings| match running.servers.get(&server.name) {
@@ -347,17 +347,17 @@ impl ServerManager {
     }
 
     /// Returns a running server.
-    pub(crate) fn upstream(&self, name: &str) -> Option<Upstream> {
+    pub fn upstream(&self, name: &str) -> Option<Upstream> {
         self.lock().servers.get(name).map(|started| started.upstream.clone())
     }
 
     /// Returns the login of a running server.
-    pub(crate) fn login(&self, name: &str) -> Option<Arc<ServerLogin>> {
+    pub fn login(&self, name: &str) -> Option<Arc<ServerLogin>> {
         self.lock().servers.get(name).and_then(|started| started.login.clone())
     }
 
     /// Stops all servers permanently.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         for server in self.lock().servers.values() {
             server.upstream.stop();
         }
@@ -369,7 +369,7 @@ impl ServerManager {
 }
 
 /// Returns a server's status as JSON, for `--json` and the status file.
-pub(crate) fn shown(status: &ServerStatus) -> Value {
+pub fn shown(status: &ServerStatus) -> Value {
     let dropped = status.dropped.iter().map(|(what, why)| json!({ "name": what, "why": why }));
     let waiting = status
         .quarantined
@@ -396,7 +396,7 @@ pub(crate) fn shown(status: &ServerStatus) -> Value {
 }
 
 /// Returns the pinned tools of all servers. Starts none of them.
-pub(crate) fn trusted_tools(config: &Config, makers: &ServerFactory) -> Vec<Arc<ToolDef>> {
+pub fn trusted_tools(config: &Config, makers: &ServerFactory) -> Vec<Arc<ToolDef>> {
     let wanted = config.mcp.iter().filter(|server| makers.is_wanted(server));
     wanted.flat_map(|server| pinned_tools(&makers.spec(server, config).0)).collect()
 }
@@ -410,7 +410,7 @@ impl ServerFactory {
         config: &Config,
     ) -> (HttpSpec, Option<Arc<ServerLogin>>) {
         let headers = headers(server, place, &self.secrets);
-        let extra_roots = crate::compose::extra_roots(config).unwrap_or_else(|error| {
+        let extra_roots = crate::tool_families::extra_roots(config).unwrap_or_else(|error| {
             // Then only public CAs are trusted; the connection error shows it.
             tracing::error!(target: "upstream", error = format!("{error:#}"), "CA file unusable");
             Vec::new()
@@ -447,7 +447,7 @@ impl ServerFactory {
         StdioSpec { program, args, cwd, env, values, processes, digests: self.digests.clone() }
     }
 
-    pub(crate) fn spec(
+    pub fn spec(
         &self,
         server: &McpServerSettings,
         config: &Config,
@@ -482,7 +482,7 @@ impl ServerFactory {
 }
 
 /// Returns the headers of every request, with values resolved per request.
-pub(crate) fn headers(
+pub fn headers(
     server: &McpServerSettings,
     place: &ConfiguredEndpoint,
     secrets: &Arc<SecretStore>,

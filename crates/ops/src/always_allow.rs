@@ -1,48 +1,46 @@
-//! Approvals across processes, and "always" approvals as allow rules.
+//! "Always" approvals, as allow rules in the configuration.
 
-use crate::commands::environment;
 use crate::config::{AddRuleError, AllowRule, Config, ConfigEditLock, add_rule};
+use crate::config_file;
+use crate::home::{Home, environment};
 use crate::known_tools::KnownTools;
-use crate::{BadUsage, compose};
-use anyhow::{Context, Result, anyhow};
+use crate::{Problem, guard_settings};
 use jiff::Timestamp;
 use portcullis_core::{
     Caller, Client, Decision, DefaultDecision, Effect, Origin, PolicySubject, Reach, Scope,
 };
-use portcullis_guard::ApprovalDesk;
-use portcullis_server::Hub;
 use portcullis_store::approvals::{Approval, ApprovalError, ApprovalRequest, ApprovalStage};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Length limit of a reason, which is sent to the agent.
-pub(crate) const REASON_CHARS_MAX: usize = 500;
+pub const REASON_CHARS_MAX: usize = 500;
 
 /// Name of a server's `ask` decision in [`default_for`](portcullis_guard::default_for).
 const ASKED_BY_SERVER: &str = "server:ask";
 
 /// Writes an allow rule for an approval, unless one exists. Returns the file.
-pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> Result<Option<String>> {
+pub fn allow_always(home: &Home, approval: &Approval, now: Timestamp) -> Result<Option<String>, Problem> {
     let ApprovalRequest { client, origin, kind, target, effect, reach, rule, .. } = &approval.call;
-    let effect: Effect = effect.parse().map_err(|error: String| anyhow!(error))?;
+    let effect: Effect = effect.parse().map_err(|error: String| Problem::internal(error))?;
     if effect == Effect::Destroy {
         let reason = ApprovalError::SingleUse(approval.id.clone());
-        return Err(BadUsage(format!("{reason}; omit `--always`, or write a rule yourself")).into());
+        return Err(Problem::invalid(reason.to_string()).hint("omit `--always`, or write a rule yourself"));
     }
     if kind == "completion" {
-        let reason = "a completion follows the decision on its prompt or resource; omit `--always`";
-        return Err(BadUsage(reason.to_owned()).into());
+        let reason = "a completion follows the decision on its prompt or resource";
+        return Err(Problem::invalid(reason).hint("omit `--always`"));
     }
     let state = approval.stage(now);
     if !matches!(state, ApprovalStage::Pending | ApprovalStage::Rejected) {
-        return Err(ApprovalError::Decided { id: approval.id.clone(), state }.into());
+        let decided = ApprovalError::Decided { id: approval.id.clone(), state };
+        return Err(Problem::conflict(decided.to_string()));
     }
     let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
-    let origin = origin.context("the origin of the call is unknown")?;
+    let origin = origin.ok_or_else(|| Problem::internal("the origin of the call is unknown"))?;
     let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
     // Locked: the position of the rule depends on the others.
-    let editing = ConfigEditLock::of(home)?;
-    let config = &Config::load(home, &environment)?.config;
+    let editing = ConfigEditLock::of(home.path()).map_err(config_file::edit_problem)?;
+    let config = &config_file::load(home)?.config;
     let known = KnownTools::of(config)?;
     let labels = known.labels(target);
     // The name of a resource or prompt does not identify its server. If the server's `decision` required approval, it is
@@ -68,7 +66,8 @@ pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> 
         Decision::Allow { .. } => return Ok(None),
         // The rules changed since the call was made, on purpose.
         Decision::Deny { rule } => {
-            return Err(anyhow!("`{rule}` now denies this; nothing was approved, and no rule was written"));
+            let reason = format!("`{rule}` now denies this; nothing was approved, and no rule was written");
+            return Err(Problem::conflict(reason));
         }
         // A later rule would never match.
         Decision::Ask { rule } => rule
@@ -85,11 +84,13 @@ pub(crate) fn allow_always(home: &Path, approval: &Approval, now: Timestamp) -> 
         reach,
         comment: format!("Always allowed on {day}, approval {}.", approval.id),
     };
-    let path = add_rule(&editing, &environment, &new, before).map_err(|error| match error {
-        AddRuleError::Glob(_) => BadUsage(error.to_string()).into(),
-        other => anyhow::Error::from(other),
-    });
-    let path = path.context("failed to write the rule; nothing was approved")?;
+    let path = add_rule(&editing, &environment, &new, before).map_err(|error| {
+        let invalid = matches!(error, AddRuleError::Glob(_));
+        let problem = Problem::from(
+            anyhow::Error::from(error).context("failed to write the rule; nothing was approved"),
+        );
+        if invalid { Problem::invalid(problem.message) } else { problem }
+    })?;
     Ok(Some(path.display().to_string()))
 }
 
@@ -102,11 +103,5 @@ fn decide_today(
     now: Timestamp,
 ) -> Decision {
     let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything(), token: None });
-    compose::policy(config).decide(&Caller { client, origin }, listing, now)
-}
-
-/// Ends the wait of every call when the hub closes.
-pub(crate) async fn close_with(desk: ApprovalDesk, hub: Arc<Hub>) {
-    hub.closed().await;
-    desk.close();
+    guard_settings::policy(config).decide(&Caller { client, origin }, listing, now)
 }

@@ -1,7 +1,7 @@
 //! Script store and sandbox, for the hub and the command line.
 
-use crate::compose;
 use crate::config::Config;
+use crate::tool_families;
 use portcullis_core::{Clock, SystemClock, ToolError};
 use portcullis_egress::EgressClient;
 use portcullis_script::{PoolSettings, WORD, WorkerPool};
@@ -19,7 +19,7 @@ const RUNNING_MAX: usize = 4;
 const IDLE: Duration = Duration::from_secs(60);
 
 /// Opens the store of script decisions.
-pub(crate) fn open(config: &Config, database: &Database) -> ScriptStore {
+pub fn open(config: &Config, database: &Database) -> ScriptStore {
     open_in(config, database, &config.workspace.secure_dir(), &config.scripts.folder)
 }
 
@@ -28,7 +28,7 @@ fn open_in(config: &Config, database: &Database, secure: &Path, folder: &Path) -
 }
 
 /// The script desk of a command.
-pub(crate) fn desk(config: &Config, database: &Database) -> ScriptChecker {
+pub fn desk(config: &Config, database: &Database) -> ScriptChecker {
     ScriptChecker::new(Arc::new(open(config, database)), pool(config, 0), config.scripts.timeout)
 }
 
@@ -51,7 +51,7 @@ fn own_program() -> PathBuf {
 }
 
 /// Dependencies of the script tools in a hub.
-pub(crate) fn family(config: &Config, database: &Database, store: &Arc<SecretStore>) -> ScriptsConfig {
+pub fn family(config: &Config, database: &Database, store: &Arc<SecretStore>) -> ScriptsConfig {
     let names = store.clone();
     let egress = {
         let (config, store, made) = (config.clone(), store.clone(), OnceLock::<Arc<EgressClient>>::new());
@@ -60,7 +60,7 @@ pub(crate) fn family(config: &Config, database: &Database, store: &Arc<SecretSto
                 return Ok(made.clone());
             }
             let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-            let new = compose::egress(&config, store.clone(), clock).map_err(|error| {
+            let new = tool_families::egress(&config, store.clone(), clock).map_err(|error| {
                 ToolError::unavailable("the network cannot be used")
                     .hint("tell the user: `portcullis doctor` says why")
                     .caused_by(error.to_string())
@@ -82,7 +82,7 @@ pub(crate) fn family(config: &Config, database: &Database, store: &Arc<SecretSto
 }
 
 /// The script tools for listing only: they read and run nothing.
-pub(crate) fn nowhere(config: &Config, database: &Database) -> ScriptsConfig {
+pub fn nowhere(config: &Config, database: &Database) -> ScriptsConfig {
     let nothing = Path::new("/nonexistent");
     ScriptsConfig {
         scripts: Arc::new(open_in(config, database, nothing, nothing)),

@@ -3,7 +3,6 @@
 use super::{ServerManager, shown};
 use jiff::Timestamp;
 use portcullis_core::{Clock, SystemClock};
-use portcullis_server::Hub;
 use portcullis_store::servers::StatusBoard;
 use portcullis_upstream::ServerStatus;
 use serde_json::{Map, Value};
@@ -25,7 +24,8 @@ pub(super) async fn forward(mut status: watch::Receiver<ServerStatus>, changed: 
 }
 
 /// Watches the files in `secure` until shutdown, and keeps the status file up to date.
-pub(crate) async fn watch(servers: Arc<ServerManager>, secure: PathBuf, hub: Arc<Hub>) {
+pub async fn watch(servers: Arc<ServerManager>, secure: PathBuf, closed: impl Future<Output = ()>) {
+    tokio::pin!(closed);
     let board = Arc::new(StatusBoard::open(&secure));
     let (mut pinned, mut wanted) = (servers.makers.pins.subscribe(), servers.makers.toggles.subscribe());
     let (mut written, mut announced, mut trouble) = (None, None, None);
@@ -59,7 +59,7 @@ pub(crate) async fn watch(servers: Arc<ServerManager>, secure: PathBuf, hub: Arc
             announced = Some(now);
         }
         tokio::select! {
-            () = hub.closed() => return,
+            () = &mut closed => return,
             () = servers.changed.notified() => tokio::time::sleep(DAMPED).await,
             Ok(()) = pinned.changed() => follow(&servers).await,
             Ok(()) = wanted.changed() => follow(&servers).await,

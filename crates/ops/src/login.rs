@@ -1,7 +1,7 @@
 //! OAuth login of one server: settings, and token storage in the secret store.
 
 use crate::config::{Config, McpOAuth, McpServerSettings};
-use crate::secrets::LiveSecrets;
+use crate::secret_store::LiveSecrets;
 use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
@@ -21,13 +21,13 @@ const CLIENT: &str = "client";
 const BEFORE: [(&str, &str); 2] = [(ACCESS, "old_access"), (REFRESH, "old_refresh")];
 
 /// The login of one server.
-pub(crate) struct ServerLogin {
+pub struct ServerLogin {
     oauth: Arc<OAuth>,
     place: Arc<SecretLoginStore>,
 }
 
 impl ServerLogin {
-    pub(crate) fn new(
+    pub fn new(
         server: &McpServerSettings,
         wanted: &McpOAuth,
         config: &Config,
@@ -49,7 +49,7 @@ impl ServerLogin {
         let settings = EgressSettings {
             exceptions: config.egress.exceptions.clone(),
             per_host: config.egress.per_host,
-            extra_roots: crate::compose::extra_roots(config)?,
+            extra_roots: crate::tool_families::extra_roots(config)?,
             ..EgressSettings::default()
         };
         let seen = Mutex::new(digest(&store, &server.name));
@@ -68,17 +68,17 @@ impl ServerLogin {
     }
 
     /// Returns whether tokens are stored.
-    pub(crate) fn is_kept(&self) -> bool {
+    pub fn is_kept(&self) -> bool {
         self.place.store.load_login(&self.place.server).is_ok_and(|held| !held.is_empty())
     }
 
-    pub(crate) fn oauth(&self) -> Arc<OAuth> {
+    pub fn oauth(&self) -> Arc<OAuth> {
         self.oauth.clone()
     }
 
     /// Returns whether another process logged in or out since the last check. Refreshed tokens do not count: every request
     /// reads the current ones.
-    pub(crate) fn was_changed(&self) -> bool {
+    pub fn was_changed(&self) -> bool {
         // Locked while this process saves, so that its own changes are not reported.
         let mut seen = self.place.seen();
         let now = digest(&self.place.store, &self.place.server);
@@ -87,18 +87,14 @@ impl ServerLogin {
 }
 
 /// Returns the login of a server, also if it is no longer configured but tokens are stored.
-pub(crate) fn to_end(
-    server: &McpServerSettings,
-    config: &Config,
-    store: Arc<SecretStore>,
-) -> Option<ServerLogin> {
+pub fn to_end(server: &McpServerSettings, config: &Config, store: Arc<SecretStore>) -> Option<ServerLogin> {
     let wanted = server.oauth.clone().unwrap_or_default();
     let login = ServerLogin::new(server, &wanted, config, store, None).ok()?;
     (server.oauth.is_some() || login.is_kept()).then_some(login)
 }
 
 /// Removes stored tokens whose server is unknown. Returns whether there were any.
-pub(crate) fn forget_orphaned(store: &SecretStore, server: &str) -> Result<bool, SecretError> {
+pub fn forget_orphaned(store: &SecretStore, server: &str) -> Result<bool, SecretError> {
     let held = match store.load_login(server) {
         // An invalid name has no tokens.
         Err(SecretError::Name(_)) => return Ok(false),

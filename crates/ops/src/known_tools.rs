@@ -1,7 +1,7 @@
 //! Lookup of effect, labels and provider by tool name, without a running server.
 
-use crate::compose;
 use crate::config::{Config, McpServerSettings};
+use crate::tool_families;
 use anyhow::Result;
 use portcullis_core::{CallLimits, DefaultDecision, Definition, Effect, Labels, Reach, ToolDef};
 use portcullis_upstream::{effect_of, labels_of, lists};
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 
 /// Tools known from the configuration, whether or not their server runs.
-pub(crate) struct KnownTools<'a> {
+pub struct KnownTools<'a> {
     native: HashMap<String, NativeTool>,
     servers: &'a [McpServerSettings],
 }
@@ -23,8 +23,8 @@ struct NativeTool {
 }
 
 impl KnownTools<'_> {
-    pub(crate) fn of(config: &Config) -> Result<KnownTools<'_>> {
-        let native = compose::native_tools(config)?;
+    pub fn of(config: &Config) -> Result<KnownTools<'_>> {
+        let native = tool_families::native_tools(config)?;
         let native = native.iter().map(|tool| {
             let &ToolDef { effect, labels, default_decision, .. } = &**tool;
             (tool.name.clone(), NativeTool { effect, labels, default_decision })
@@ -33,7 +33,7 @@ impl KnownTools<'_> {
     }
 
     /// Returns the labels of a tool. An unknown one counts as untrusted.
-    pub(crate) fn labels(&self, tool: &str) -> Labels {
+    pub fn labels(&self, tool: &str) -> Labels {
         match (self.native.get(tool), self.owner(tool)) {
             (Some(native), _) => native.labels,
             (None, Some((server, own))) => labels_of(&server.labels, own),
@@ -42,7 +42,7 @@ impl KnownTools<'_> {
     }
 
     /// Returns the effect of a known tool.
-    pub(crate) fn effect(&self, tool: &str) -> Option<Effect> {
+    pub fn effect(&self, tool: &str) -> Option<Effect> {
         match self.native.get(tool) {
             Some(native) => Some(native.effect),
             None => self.owner(tool).map(|(server, own)| effect_of(&server.effects, own)),
@@ -50,7 +50,7 @@ impl KnownTools<'_> {
     }
 
     /// Returns the default decision on a known tool.
-    pub(crate) fn default_decision(&self, tool: &str) -> Option<DefaultDecision> {
+    pub fn default_decision(&self, tool: &str) -> Option<DefaultDecision> {
         match self.native.get(tool) {
             Some(native) => Some(native.default_decision),
             None => self.owner(tool).map(|(server, _)| server.decision.into()),
@@ -59,7 +59,7 @@ impl KnownTools<'_> {
 
     /// Returns a tool of an always trusted server, by the server's prefix and settings. Whether it exists, only the server
     /// knows.
-    pub(crate) fn assumed(&self, tool: &str) -> Option<ToolDef> {
+    pub fn assumed(&self, tool: &str) -> Option<ToolDef> {
         let (server, own) = self.owner(tool).filter(|(server, _)| server.always_trusted)?;
         let is_listed = lists(&server.allow, server.deny.as_ref(), own);
         let def = ToolDef::foreign(

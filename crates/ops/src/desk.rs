@@ -1,7 +1,7 @@
-//! The admin service: queries and commands of an administrator, as plain types.
+//! The facade of all operations, with their input and output types.
 //!
 //! The JSON API and the page both use [`Desk`]. It is independent of HTTP; they are independent of files, configuration
-//! and guards. Neither holds a `Desk` itself: they go through [`crate::RedactedDesk`], which redacts secrets from every
+//! and guards. Neither holds a `Desk` itself: they go through a `RedactedDesk`, which redacts secrets from every
 //! response.
 
 mod approvals;
@@ -30,7 +30,7 @@ pub use servers::*;
 pub use settings::*;
 pub use tools::*;
 
-use crate::problem::Problem;
+use crate::{Actor, Problem};
 use portcullis_core::{BoxFuture, Secret};
 
 /// The result of a query or command.
@@ -45,13 +45,6 @@ pub const SHOWN_HERE: &str = "\u{e000}shown-once\u{e000}";
 pub struct OneTimeReveal<T> {
     pub answer: T,
     pub shown: Secret<String>,
-}
-
-/// The administrator who acts, for the audit trail.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Actor {
-    /// The name of the administrator.
-    pub name: String,
 }
 
 /// All queries and commands of an administrator, except signing in.

@@ -2,61 +2,47 @@
 
 use crate::config::Config;
 use crate::database;
-use crate::home::Home;
+use crate::home::{Home, environment};
 use crate::mcp::ServerManager;
-use crate::password_prompt;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use portcullis_core::{Clock, Scrub, Secret};
 use portcullis_guard::Redactor;
-use portcullis_server::Hub;
 use portcullis_store::database::Database;
 use portcullis_store::secrets::{self, KeyPreference, KeyRequirement, KeySource, SecretError, SecretStore};
 use serde_json::Value;
-use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Poll interval where file events are unavailable, as on network file systems.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-const PASSPHRASE_BYTES_MAX: usize = 1024;
 
-/// Whether to prompt for a passphrase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PassphrasePrompt {
-    Never,
-    /// By a hub, only if started from a terminal.
-    AtStandardInput,
-    /// To open a store.
-    ToOpen,
-    /// To open or create a store.
-    ToMake,
-}
+/// The passphrase of a store.
+pub type Passphrase = Secret<zeroize::Zeroizing<String>>;
 
 /// Opens the store of a hub. A locked store is no error here; its health check reports why.
-pub(crate) fn open(
+///
+/// `passphrase` may ask a person, if the store needs one for this purpose.
+pub fn open(
     home: &Home,
     config: &Config,
     database: &Database,
     clock: Arc<dyn Clock>,
-    asking: PassphrasePrompt,
+    passphrase: impl FnOnce(KeyRequirement) -> Result<Option<Passphrase>>,
 ) -> Result<SecretStore> {
     let lock = secrets::key_requirement(database);
     let data = vec![home.path().to_owned(), config.workspace.path.clone()];
-    let mut source = KeySource::detect(super::commands::environment, &wanted(config), data, lock);
-    if matches!(source, KeySource::Unasked) {
-        let ask = match (asking, lock) {
-            (PassphrasePrompt::Never, _) => false,
-            (PassphrasePrompt::AtStandardInput, KeyRequirement::Passphrase) => std::io::stdin().is_terminal(),
-            (PassphrasePrompt::ToOpen | PassphrasePrompt::ToMake, KeyRequirement::Passphrase)
-            | (PassphrasePrompt::ToMake, KeyRequirement::None) => true,
-            (PassphrasePrompt::AtStandardInput | PassphrasePrompt::ToOpen, KeyRequirement::None)
-            | (_, KeyRequirement::Key) => false,
-        };
-        if ask {
-            source = KeySource::Passphrase(passphrase(lock)?);
-        }
+    let mut source = KeySource::detect(environment, &wanted(config), data, lock);
+    if matches!(source, KeySource::Unasked)
+        && let Some(given) = passphrase(lock)?
+    {
+        source = KeySource::Passphrase(given);
     }
     Ok(SecretStore::open(database, source, clock))
+}
+
+/// For [`open`]: asks nothing.
+pub fn unasked(_: KeyRequirement) -> Result<Option<Passphrase>> {
+    Ok(None)
 }
 
 fn wanted(config: &Config) -> KeyPreference {
@@ -64,33 +50,19 @@ fn wanted(config: &Config) -> KeyPreference {
 }
 
 /// Opens the store without interaction: no passphrase prompt, and no keyring, which might prompt to unlock.
-pub(crate) fn open_quietly(home: &Home, config: &Config, clock: Arc<dyn Clock>) -> Option<SecretStore> {
+pub fn open_quietly(home: &Home, config: &Config, clock: Arc<dyn Clock>) -> Option<SecretStore> {
     let database = database::open_to_look(config).ok()?;
     let (lock, data) =
         (secrets::key_requirement(&database), vec![home.path().to_owned(), config.workspace.path.clone()]);
-    match KeySource::detect(super::commands::environment, &wanted(config), data, lock) {
+    match KeySource::detect(environment, &wanted(config), data, lock) {
         KeySource::Keyring { .. } | KeySource::Unasked | KeySource::Missing(_) => None,
         _ if lock == KeyRequirement::None => None,
         source => Some(SecretStore::open(&database, source, clock)),
     }
 }
 
-fn passphrase(lock: KeyRequirement) -> Result<Secret<zeroize::Zeroizing<String>>> {
-    if lock == KeyRequirement::Passphrase {
-        return Ok(Secret::new(password_prompt::ask(
-            "Passphrase of the secret store",
-            PASSPHRASE_BYTES_MAX,
-        )?));
-    }
-    let new = password_prompt::ask("New passphrase for the secret store", PASSPHRASE_BYTES_MAX)?;
-    if *new != *password_prompt::ask("Repeat passphrase", PASSPHRASE_BYTES_MAX)? {
-        bail!("the passphrases do not match");
-    }
-    Ok(Secret::new(new))
-}
-
 /// The store of a running hub.
-pub(crate) struct LiveSecrets {
+pub struct LiveSecrets {
     store: Arc<SecretStore>,
     redactor: Redactor,
     state: Mutex<State>,
@@ -104,12 +76,12 @@ struct State {
 
 impl LiveSecrets {
     /// `generation` is the one that the redactor was built with.
-    pub(crate) fn new(store: Arc<SecretStore>, redactor: Redactor, generation: u64) -> LiveSecrets {
+    pub fn new(store: Arc<SecretStore>, redactor: Redactor, generation: u64) -> LiveSecrets {
         LiveSecrets { store, redactor, state: Mutex::new(State { generation, problem: None }) }
     }
 
     /// Health check of the store, without paths, because `/readyz` is public.
-    pub(crate) fn health(&self) -> Result<(), String> {
+    pub fn health(&self) -> Result<(), String> {
         match self.store.health() {
             Err(SecretError::Locked(_)) => {
                 return Err("the secret store is locked; see `portcullis doctor`".to_owned());
@@ -137,19 +109,19 @@ impl LiveSecrets {
     }
 
     /// Redacts text for a file.
-    pub(crate) fn scrub(&self, value: &mut Value) {
+    pub fn scrub(&self, value: &mut Value) {
         self.redactor.scrub_value(value);
     }
 
     /// Updates the redactor if it is behind.
-    pub(crate) fn catch_up(&self) {
+    pub fn catch_up(&self) {
         if self.is_behind() {
             self.apply();
         }
     }
 
     /// Updates the redactor with the current store. On failure it keeps redacting the known values.
-    pub(crate) fn apply(&self) {
+    pub fn apply(&self) {
         // Locked to the end: of two concurrent updates, the older reading must not win.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = self.store.refresh();
@@ -173,7 +145,8 @@ impl LiveSecrets {
 }
 
 /// Watches the store until shutdown.
-pub(crate) async fn watch(live: Arc<LiveSecrets>, servers: Arc<ServerManager>, hub: Arc<Hub>) {
+pub async fn watch(live: Arc<LiveSecrets>, servers: Arc<ServerManager>, closed: impl Future<Output = ()>) {
+    tokio::pin!(closed);
     let mut changes = live.store.subscribe();
     let mut told = None;
     loop {
@@ -192,7 +165,7 @@ pub(crate) async fn watch(live: Arc<LiveSecrets>, servers: Arc<ServerManager>, h
             told = tokio::task::spawn_blocking(apply).await.ok().or(told);
         }
         tokio::select! {
-            () = hub.closed() => return,
+            () = &mut closed => return,
             Ok(()) = changes.changed() => {}
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }

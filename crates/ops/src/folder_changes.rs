@@ -7,10 +7,10 @@ use tokio::net::unix::pipe::Receiver;
 /// Wakes when a file in a folder changes, where the kernel supports it.
 ///
 /// Tokio has no inotify, but reads it like a pipe; registering the descriptor otherwise needs `unsafe`.
-pub(crate) struct FolderChanges(Option<Receiver>);
+pub struct FolderChanges(Option<Receiver>);
 
 impl FolderChanges {
-    pub(crate) fn of(folder: &Path) -> FolderChanges {
+    pub fn of(folder: &Path) -> FolderChanges {
         let watched = || {
             let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             let kinds =
@@ -22,7 +22,7 @@ impl FolderChanges {
     }
 
     /// Resolves after a change.
-    pub(crate) async fn next(&self) {
+    pub async fn next(&self) {
         let Some(watch) = &self.0 else { return std::future::pending().await };
         if watch.readable().await.is_err() {
             return std::future::pending().await;

@@ -1,0 +1,25 @@
+//! What an administrator can do: each operation once, with typed input, typed output and a typed error.
+//!
+//! The command line prints the output, the JSON API serialises it and the page renders it; none of them decides anything.
+//! [`desk`] has the types and the facade that the API and the page use.
+
+mod actor;
+pub mod always_allow;
+pub mod config_file;
+pub mod database;
+pub mod desk;
+pub mod folder_changes;
+pub mod guard_settings;
+pub mod home;
+pub mod known_tools;
+pub mod login;
+pub mod mcp;
+mod problem;
+pub mod script_sandbox;
+pub mod secret_store;
+pub mod tool_families;
+
+pub use actor::Actor;
+pub use problem::{Problem, ProblemCode, with_causes};
+
+use portcullis_config as config;
