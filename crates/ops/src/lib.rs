@@ -5,7 +5,11 @@
 
 mod actor;
 pub mod always_allow;
+pub mod approvals;
+pub mod change;
+mod clients;
 pub mod config_file;
+mod context;
 pub mod database;
 pub mod desk;
 pub mod folder_changes;
@@ -17,9 +21,11 @@ pub mod mcp;
 mod problem;
 pub mod script_sandbox;
 pub mod secret_store;
+pub mod secrets;
 pub mod tool_families;
 
 pub use actor::Actor;
+pub use context::{HubControl, HubStores, LiveHub, Operations, origin_of, url_of};
 pub use problem::{Problem, ProblemCode, with_causes};
 
 use portcullis_config as config;

@@ -4,7 +4,6 @@
 
 mod approvals;
 mod audit;
-mod changes;
 mod clients;
 mod differences;
 mod events;
@@ -17,33 +16,34 @@ mod servers;
 mod tools;
 
 use crate::BadUsage;
-use crate::commands::{environment, url_of, welcome_link};
+use crate::commands::{environment, welcome_link};
 use crate::compose::ComposedHub;
 use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
 use anyhow::Result;
-use changes::Change;
 use jiff::Timestamp;
 use portcullis_admin::sign_in::SignIn;
 use portcullis_admin::{AdminApp, RedactedDesk};
 use portcullis_core::{Clock, Secret, SystemClock};
 use portcullis_guard::AuditSettings;
-use portcullis_guard::audit::ChangeLog;
-use portcullis_ops::{Actor, Problem};
+use portcullis_ops::change::ChangeRecorder;
 use portcullis_ops::config_file::edit_problem;
 use portcullis_ops::desk::{
     ActionReceipt, AddClient, AddRule, AddServer, AdminEventStream, ApprovalDetail, ApprovalFilter,
     ApprovalList, AuditPage, AuditVerification, CallHistory, ChangeClient, ClientList, ClientView,
-    CreatedClient, DecideApproval, DecisionReceipt, Desk, DeskFuture, GrantSecret, ImportPreview,
-    ImportServers, ImportSource, MoveRule, OneTimeReveal, Overview, PolicyExplanation, PolicyView,
-    RecentCalls, RemoveRule, ScriptDesk, SearchAudit, SecretList, SecretView, ServerDetail, ServerList,
-    ServerLoginUrl, SetSecret, SettingsView, SwitchServer, TestPolicy, ToolDetail, ToolList, TrustServer,
-    TryTool, TryToolResult,
+    ComponentHealth, CreatedClient, DecideApproval, DecisionReceipt, Desk, DeskFuture, GrantSecret,
+    ImportPreview, ImportServers, ImportSource, MoveRule, OneTimeReveal, Overview, PolicyExplanation,
+    PolicyView, RecentCalls, RemoveRule, ScriptDesk, SearchAudit, SecretList, SecretView, ServerDetail,
+    ServerList, ServerLoginUrl, SetSecret, SettingsView, SwitchServer, TestPolicy, ToolDetail, ToolList,
+    TrustServer, TryTool, TryToolResult,
 };
 use portcullis_ops::script_sandbox;
+use portcullis_ops::{Actor, HubControl, HubStores, LiveHub, Operations, Problem, url_of};
+use portcullis_server::Readiness;
 use portcullis_server::http::MountedRoutes;
 use portcullis_store::admins::AdminStore;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -91,23 +91,21 @@ pub(crate) fn open(
         hub.closed().await;
         token.cancel();
     });
-    let changes = composed.change_log();
+    let ops = Arc::new(operations(home, composed, address));
     let scripts = config.scripts.enabled;
     let scripts = scripts
-        .then(|| scripts::HubScripts::new(script_sandbox::desk(config, &composed.database), changes.clone()));
+        .then(|| scripts::HubScripts::new(script_sandbox::desk(config, &composed.database), ops.clone()));
     if let Some(scripts) = &scripts {
         tokio::spawn(scripts.states.clone().watch(composed.hub.clone()));
     }
     let desk = Arc::new(HubDesk {
-        home: home.clone(),
+        ops,
         composed: composed.clone(),
-        url: url_of(address),
         started: now(),
         looked_at: std::sync::Mutex::default(),
         logins: std::sync::Mutex::default(),
         last_calls: tokio::sync::OnceCell::new(),
         scripts,
-        changes,
     });
     let app = AdminApp {
         counter: RedactedDesk::new(desk, Arc::new(composed.handles.redactor.clone())),
@@ -118,12 +116,57 @@ pub(crate) fn open(
     Ok(AdminEndpoint { beside: Some(portcullis_admin::mount(app)), page, link })
 }
 
+/// Returns the context of operations in this hub.
+fn operations(home: &Home, composed: &Arc<ComposedHub>, address: SocketAddr) -> Operations {
+    let stores = HubStores {
+        database: composed.database.clone(),
+        clients: composed.identity.clone(),
+        secrets: composed.secrets.clone(),
+        config: composed.config.clone(),
+    };
+    let live = LiveHub {
+        control: composed.clone(),
+        secrets: composed.live_secrets.clone(),
+        servers: composed.servers.clone(),
+        gate: composed.gate.clone(),
+        registry: composed.registry.clone(),
+        handles: composed.handles.clone(),
+    };
+    let changes = ChangeRecorder::AuditLog(composed.change_log());
+    Operations::in_hub(home.clone(), address, stores, changes, live)
+}
+
+impl HubControl for ComposedHub {
+    fn refresh_clients(&self) {
+        self.hub.refresh_clients();
+    }
+
+    fn announce_lists(&self) {
+        ComposedHub::announce_lists(self);
+    }
+
+    fn components(&self) -> Vec<ComponentHealth> {
+        let component = |part: Readiness| ComponentHealth {
+            name: part.component.to_owned(),
+            works: part.state.is_ok(),
+            reason: part.state.err(),
+        };
+        self.hub.readiness().into_iter().map(component).collect()
+    }
+
+    fn sessions(&self) -> BTreeMap<String, usize> {
+        self.hub.counts().sessions.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    }
+
+    fn config_problem(&self) -> Option<String> {
+        self.health.state().err()
+    }
+}
+
 /// The desk of this hub.
 struct HubDesk {
-    home: Home,
+    ops: Arc<Operations>,
     composed: Arc<ComposedHub>,
-    /// The MCP endpoint.
-    url: String,
     started: Timestamp,
     /// Snapshots of disabled servers from probes.
     looked_at: std::sync::Mutex<servers::ProbedServers>,
@@ -132,7 +175,6 @@ struct HubDesk {
     /// Last calls before startup, read from the audit log on first use.
     last_calls: tokio::sync::OnceCell<clients::LastCalls>,
     scripts: Option<scripts::HubScripts>,
-    changes: ChangeLog,
 }
 
 fn now() -> Timestamp {
@@ -161,12 +203,27 @@ fn done(said: impl Into<String>) -> ActionReceipt {
 impl HubDesk {
     /// The configuration in force.
     fn config(&self) -> Arc<Config> {
-        self.composed.config.load_full()
+        self.ops.config()
     }
 
-    /// Prepares an audited change.
-    fn recorded(&self, actor: &Actor, action: &'static str, details: serde_json::Value) -> Change {
-        Change::new(&self.changes, actor, action, details)
+    /// Runs an operation on the blocking pool.
+    async fn run<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Operations) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let ops = self.ops.clone();
+        blocking(move || operation(&ops)).await
+    }
+
+    /// Makes a change that is recorded.
+    async fn recorded<T>(
+        &self,
+        actor: Actor,
+        action: &'static str,
+        details: serde_json::Value,
+        change: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        self.ops.changes.record_async(&actor, action, details, change).await
     }
 
     fn audit_settings(&self) -> AuditSettings {
@@ -197,7 +254,7 @@ impl Desk for HubDesk {
     }
 
     fn approvals(&self, wanted: ApprovalFilter) -> DeskFuture<'_, ApprovalList> {
-        Box::pin(self.list_approvals(wanted))
+        Box::pin(self.show_approvals(wanted))
     }
 
     fn approval(&self, id: String) -> DeskFuture<'_, ApprovalDetail> {
@@ -205,50 +262,45 @@ impl Desk for HubDesk {
     }
 
     fn decide(&self, id: String, decision: DecideApproval, actor: Actor) -> DeskFuture<'_, DecisionReceipt> {
-        let change = self.recorded(
-            &actor,
-            "approvals.decide",
-            json!({ "id": id, "decision": decision.decision, "digest": decision.digest }),
-        );
-        Box::pin(change.made(self.decide_approval(id, decision, actor)))
+        Box::pin(self.show_decision(id, decision, actor))
     }
 
     fn clients(&self) -> DeskFuture<'_, ClientList> {
-        Box::pin(self.list_clients())
+        Box::pin(self.show_clients())
     }
 
     fn add_client(&self, new: AddClient, actor: Actor) -> DeskFuture<'_, OneTimeReveal<CreatedClient>> {
-        let change = self.recorded(&actor, "clients.add", json!(new));
-        Box::pin(change.made(self.make_client(new, actor)))
+        Box::pin(self.show_new_client(new, actor))
     }
 
     fn change_client(&self, name: String, change: ChangeClient, actor: Actor) -> DeskFuture<'_, ClientView> {
-        let recorded = self.recorded(&actor, "clients.change", json!({ "name": name, "to": change }));
-        Box::pin(recorded.made(self.rescope_client(name, change, actor)))
+        Box::pin(self.show_changed_client(name, change, actor))
     }
 
     fn revoke_client(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        let change = self.recorded(&actor, "clients.revoke", json!({ "name": name }));
-        Box::pin(change.made(self.drop_client(name, actor)))
+        Box::pin(self.run(move |ops| {
+            let info = ops.revoke_client(&name, &actor)?;
+            Ok(done(format!("Revoked client `{}`.", info.name)))
+        }))
     }
 
     fn secrets(&self) -> DeskFuture<'_, SecretList> {
-        Box::pin(self.list_secrets())
+        Box::pin(self.show_secrets())
     }
 
     fn set_secret(&self, name: String, new: SetSecret, actor: Actor) -> DeskFuture<'_, SecretView> {
-        let change = self.recorded(&actor, "secrets.set", json!({ "name": name, "grants": new.grants }));
-        Box::pin(change.made(self.keep_secret(name, new, actor)))
+        Box::pin(self.show_set_secret(name, new, actor))
     }
 
     fn grant_secret(&self, name: String, grants: GrantSecret, actor: Actor) -> DeskFuture<'_, SecretView> {
-        let change = self.recorded(&actor, "secrets.grant", json!({ "name": name, "grants": grants.grants }));
-        Box::pin(change.made(self.regrant_secret(name, grants, actor)))
+        Box::pin(self.show_regranted_secret(name, grants, actor))
     }
 
     fn remove_secret(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        let change = self.recorded(&actor, "secrets.remove", json!({ "name": name }));
-        Box::pin(change.made(self.forget_secret(name, actor)))
+        Box::pin(self.run(move |ops| {
+            let info = ops.remove_secret(&name, &actor)?;
+            Ok(done(format!("Removed secret `{}`; it is no longer redacted.", info.name)))
+        }))
     }
 
     fn servers(&self) -> DeskFuture<'_, ServerList> {
@@ -260,18 +312,25 @@ impl Desk for HubDesk {
     }
 
     fn probe_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ServerDetail> {
-        let change = self.recorded(&actor, "mcp.look", json!({ "name": name }));
-        Box::pin(change.made(self.look_at(name, actor)))
+        Box::pin(self.recorded(actor.clone(), "mcp.look", json!({ "name": name }), self.look_at(name, actor)))
     }
 
     fn trust_server(&self, name: String, trust: TrustServer, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        let change = self.recorded(&actor, "mcp.trust", json!({ "name": name, "seen": trust.seen }));
-        Box::pin(change.made(self.let_in(name, trust, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "mcp.trust",
+            json!({ "name": name, "seen": trust.seen }),
+            self.let_in(name, trust, actor),
+        ))
     }
 
     fn distrust_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        let change = self.recorded(&actor, "mcp.distrust", json!({ "name": name }));
-        Box::pin(change.made(self.keep_out(name, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "mcp.distrust",
+            json!({ "name": name }),
+            self.keep_out(name, actor),
+        ))
     }
 
     fn switch_server(
@@ -280,23 +339,39 @@ impl Desk for HubDesk {
         switch: SwitchServer,
         actor: Actor,
     ) -> DeskFuture<'_, ActionReceipt> {
-        let change = self.recorded(&actor, "mcp.switch", json!({ "name": name, "enabled": switch.enabled }));
-        Box::pin(change.made(self.switch(name, switch.enabled, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "mcp.switch",
+            json!({ "name": name, "enabled": switch.enabled }),
+            self.switch(name, switch.enabled, actor),
+        ))
     }
 
     fn restart_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        let change = self.recorded(&actor, "mcp.restart", json!({ "name": name }));
-        Box::pin(change.made(self.restart(name, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "mcp.restart",
+            json!({ "name": name }),
+            self.restart(name, actor),
+        ))
     }
 
     fn add_server(&self, new: AddServer, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        let change = self.recorded(&actor, "mcp.add", json!({ "name": new.name }));
-        Box::pin(change.made(self.write_server(new, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "mcp.add",
+            json!({ "name": new.name }),
+            self.write_server(new, actor),
+        ))
     }
 
     fn remove_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        let change = self.recorded(&actor, "mcp.remove", json!({ "name": name }));
-        Box::pin(change.made(self.take_server_out(name, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "mcp.remove",
+            json!({ "name": name }),
+            self.take_server_out(name, actor),
+        ))
     }
 
     fn importable(&self, from: ImportSource) -> DeskFuture<'_, ImportPreview> {
@@ -304,13 +379,21 @@ impl Desk for HubDesk {
     }
 
     fn import_servers(&self, wanted: ImportServers, actor: Actor) -> DeskFuture<'_, ImportPreview> {
-        let change = self.recorded(&actor, "mcp.import", json!({ "only": wanted.only }));
-        Box::pin(change.made(self.import(wanted.text, wanted.only, Some(actor))))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "mcp.import",
+            json!({ "only": wanted.only }),
+            self.import(wanted.text, wanted.only, Some(actor)),
+        ))
     }
 
     fn sign_in_to_server(&self, name: String, actor: Actor) -> DeskFuture<'_, OneTimeReveal<ServerLoginUrl>> {
-        let change = self.recorded(&actor, "mcp.auth", json!({ "name": name }));
-        Box::pin(change.made(self.begin_login(name, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "mcp.auth",
+            json!({ "name": name }),
+            self.begin_login(name, actor),
+        ))
     }
 
     fn tools(&self) -> DeskFuture<'_, ToolList> {
@@ -334,23 +417,30 @@ impl Desk for HubDesk {
     }
 
     fn add_rule(&self, rule: AddRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
-        let change = self.recorded(&actor, "policy.add", json!({ "rule": rule.rule, "before": rule.before }));
-        Box::pin(change.made(self.write_rule(rule, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "policy.add",
+            json!({ "rule": rule.rule, "before": rule.before }),
+            self.write_rule(rule, actor),
+        ))
     }
 
     fn remove_rule(&self, rule: RemoveRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
-        let change =
-            self.recorded(&actor, "policy.remove", json!({ "at": rule.at, "version": rule.version }));
-        Box::pin(change.made(self.take_rule_out(rule, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "policy.remove",
+            json!({ "at": rule.at, "version": rule.version }),
+            self.take_rule_out(rule, actor),
+        ))
     }
 
     fn move_rule(&self, rule: MoveRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
-        let change = self.recorded(
-            &actor,
+        Box::pin(self.recorded(
+            actor.clone(),
             "policy.move",
             json!({ "from": rule.from, "to": rule.to, "version": rule.version }),
-        );
-        Box::pin(change.made(self.move_rule_to(rule, actor)))
+            self.move_rule_to(rule, actor),
+        ))
     }
 
     fn search_audit(&self, search: SearchAudit) -> DeskFuture<'_, AuditPage> {

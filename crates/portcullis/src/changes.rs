@@ -3,23 +3,16 @@
 //! A command records its intent before it acts, and the outcome afterwards. The hub transfers the records to the audit
 //! log.
 
-use crate::cli::{
-    AdminCommand, ApprovalsCommand, ClientsCommand, Command, McpCommand, ScriptsCommand, SecretsCommand,
-};
-use crate::commands::audit_settings;
-use crate::{BadUsage, Interrupted};
-use anyhow::{Context, Result};
-use portcullis_core::{Clock, ErrorKind, SystemClock};
-use portcullis_guard::audit::SpooledChange;
-use portcullis_store::secrets::is_secret_name;
+use crate::cli::{AdminCommand, Command, McpCommand, ScriptsCommand};
+use crate::commands::{audit_settings, this_user};
+use crate::{Interrupted, is_bad_usage, print};
+use anyhow::Result;
+use portcullis_core::ErrorKind;
+use portcullis_ops::change::ChangeRecorder;
+use portcullis_store::database::wait;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
-
-/// Name of the command line user in records. Not a valid client name, so it cannot collide.
-fn actor() -> String {
-    format!("user:{}", rustix::process::getuid().as_raw())
-}
 
 /// Runs a command; a change is recorded before and after. If it cannot be recorded, nothing is changed.
 pub(crate) fn recorded(
@@ -30,19 +23,17 @@ pub(crate) fn recorded(
     let Some((action, details)) = change_of(&command) else { return run(command) };
     // If home or configuration cannot be read, the command itself reports it and changes nothing.
     let Ok(settings) = audit_settings(home) else { return run(command) };
-    let begun = SpooledChange::begin(&settings, actor(), action, details, SystemClock.now());
-    let change = begun.context("the change was not made, because it cannot be recorded")?;
+    let recorder = ChangeRecorder::Spool { settings, warn: |warning| print::note(warning) };
+    let change = wait(recorder.begin(&this_user(), action, details))?;
     let done = run(command);
     let outcome = match &done {
         Ok(code) if *code == ExitCode::SUCCESS => Ok(()),
         Ok(_) => Err(ErrorKind::Denied),
-        Err(error) if error.is::<BadUsage>() => Err(ErrorKind::InvalidArgs),
+        Err(error) if is_bad_usage(error) => Err(ErrorKind::InvalidArgs),
         Err(error) if error.is::<Interrupted>() => Err(ErrorKind::Cancelled),
         Err(_) => Err(ErrorKind::Internal),
     };
-    if let Err(error) = change.end(outcome, SystemClock.now()) {
-        crate::print::note(format!("warning: the outcome could not be recorded: {error}"));
-    }
+    change.end(outcome);
     done
 }
 
@@ -60,30 +51,10 @@ fn change_of(command: &Command) -> Option<(&'static str, Value)> {
         | Command::Completions { .. }
         | Command::ConfigSchema
         | Command::Guardian { .. } => None,
+        // The operation records it.
+        Command::Approvals(_) | Command::Clients(_) | Command::Secrets(_) => None,
         Command::Init(args) => Some(("init", json!({ "force": args.force }))),
         Command::Mcp(args) => server_change(args.command.as_ref()?),
-        Command::Clients(args) => match args.command.as_ref()? {
-            ClientsCommand::List => None,
-            ClientsCommand::Add(new) => {
-                let effects: Vec<&str> = new.effects.iter().map(|effect| effect.as_str()).collect();
-                let (name, allow, deny) = (&new.name, &new.allow, &new.deny);
-                let scope = json!({ "name": name, "allow": allow, "deny": deny, "effects": effects, "expires": new.expires });
-                Some(("clients.add", scope))
-            }
-            ClientsCommand::Revoke { name } => Some(("clients.revoke", json!({ "name": name }))),
-        },
-        Command::Secrets(args) => match args.command.as_ref()? {
-            SecretsCommand::List => None,
-            SecretsCommand::Set(new) => {
-                // A value as an argument is refused, and not recorded.
-                let name = is_secret_name(&new.name).then_some(&new.name);
-                Some(("secrets.set", json!({ "name": name, "grants": new.grants })))
-            }
-            SecretsCommand::Grant { name, grants } => {
-                Some(("secrets.grant", json!({ "name": name, "grants": grants })))
-            }
-            SecretsCommand::Remove { name } => Some(("secrets.remove", json!({ "name": name }))),
-        },
         Command::Scripts(args) => match args.command.as_ref()? {
             ScriptsCommand::List
             | ScriptsCommand::Show { .. }
@@ -101,14 +72,6 @@ fn change_of(command: &Command) -> Option<(&'static str, Value)> {
             ScriptsCommand::Restore { name, hash } => {
                 Some(("scripts.restore", json!({ "name": name, "sha256": hash })))
             }
-        },
-        Command::Approvals(args) => match args.command.as_ref()? {
-            ApprovalsCommand::List { .. } | ApprovalsCommand::Show { .. } => None,
-            ApprovalsCommand::Approve(given) => Some((
-                "approvals.approve",
-                json!({ "id": given.id, "session": given.session, "always": given.always }),
-            )),
-            ApprovalsCommand::Reject { id, .. } => Some(("approvals.reject", json!({ "id": id }))),
         },
         Command::Admin(args) => match args.command.as_ref()? {
             AdminCommand::List | AdminCommand::Sessions => None,

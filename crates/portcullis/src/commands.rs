@@ -31,10 +31,11 @@ use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use portcullis_core::Secret;
 use portcullis_guard::AuditSettings;
+use portcullis_ops::{Actor, Operations, origin_of};
 use portcullis_server::local;
 use portcullis_upstream::{HubMark, is_server_descendant};
 use std::collections::HashSet;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,6 +73,17 @@ fn open(home: Option<&Path>) -> Result<LoadedHome> {
     refuse_servers(&home, &loaded.config)?;
     output_redaction::set_home(&home, &loaded.config);
     Ok(LoadedHome { home, loaded, version })
+}
+
+/// Opens a home for the operations of a command.
+fn open_operations(home: Option<&Path>) -> Result<Operations> {
+    let LoadedHome { home, loaded, .. } = open(home)?;
+    Ok(Operations::in_command(home, loaded.config, |warning| print::note(warning))?)
+}
+
+/// The user who runs this command.
+pub(crate) fn this_user() -> Actor {
+    Actor::LocalUser { uid: rustix::process::getuid().as_raw() }
 }
 
 /// Returns the audit log settings of a home.
@@ -158,23 +170,9 @@ pub(crate) fn unless_interrupted<T: Send + 'static>(wait: impl FnOnce() -> T + S
     answer
 }
 
-/// Returns the MCP endpoint of a hub that listens at `address`, for local clients.
-pub(crate) fn url_of(address: SocketAddr) -> String {
-    format!("{}/mcp", origin_of(address))
-}
-
 /// Returns the one-time link to set a password. Browsers do not send the fragment.
 pub(crate) fn welcome_link(address: SocketAddr, link: &Secret<String>) -> String {
     format!("{}/admin/welcome#{}", origin_of(address), link.expose())
-}
-
-fn origin_of(address: SocketAddr) -> String {
-    let mut reachable = address;
-    if address.ip().is_unspecified() {
-        // The unspecified address is not connectable; loopback is.
-        reachable.set_ip(Ipv4Addr::LOCALHOST.into());
-    }
-    format!("http://{reachable}")
 }
 
 /// Number of shutdown signals received.

@@ -55,7 +55,7 @@ pub(crate) struct ComposedHub {
     pub(crate) secrets: Arc<SecretStore>,
     pub(crate) live_secrets: Arc<LiveSecrets>,
     /// The configuration in force.
-    pub(crate) config: ArcSwap<Config>,
+    pub(crate) config: Arc<ArcSwap<Config>>,
     changes: ChangeNotifier,
     zone: LiveZone,
 }
@@ -266,7 +266,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
         registry,
         secrets: store,
         live_secrets: live,
-        config: ArcSwap::from_pointee(config.clone()),
+        config: Arc::new(ArcSwap::from_pointee(config.clone())),
         changes,
         zone,
     })

@@ -29,6 +29,7 @@ pub(crate) async fn add(order: FormSubmission) -> Response {
     let new = AddClient {
         name: form.get("name").trim().to_owned(),
         allow: form.lines("allow"),
+        deny: Vec::new(),
         effects: effects(&form),
         tools: form.some("tools"),
         expires: form.some("expires"),

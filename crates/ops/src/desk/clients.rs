@@ -39,6 +39,9 @@ pub struct AddClient {
     /// Default: everything.
     #[serde(default)]
     pub allow: Vec<String>,
+    /// Only the command line offers it.
+    #[serde(skip)]
+    pub deny: Vec<String>,
     /// Default: all effects.
     #[serde(default)]
     pub effects: Vec<String>,

@@ -5,8 +5,8 @@ use crate::config::Config;
 use jiff::Timestamp;
 use portcullis_core::{Clock, SystemClock};
 use portcullis_guard::GuessAlert;
-use portcullis_ops::Problem;
-use portcullis_ops::desk::{ComponentHealth, MinuteSummary, Overview, SettingsView};
+use portcullis_ops::desk::{MinuteSummary, Overview, SettingsView};
+use portcullis_ops::{HubControl, Problem};
 
 impl HubDesk {
     pub(super) async fn glance(&self) -> Result<Overview, Problem> {
@@ -17,16 +17,7 @@ impl HubDesk {
             None => None,
         };
         blocking(move || {
-            let parts: Vec<ComponentHealth> = composed
-                .hub
-                .readiness()
-                .into_iter()
-                .map(|part| ComponentHealth {
-                    name: part.component.to_owned(),
-                    works: part.state.is_ok(),
-                    reason: part.state.err(),
-                })
-                .collect();
+            let parts = composed.components();
             let live = &composed.handles.live;
             let minute = |minute: portcullis_guard::MinuteStats| MinuteSummary {
                 at: Timestamp::from_second(i64::try_from(minute.began).unwrap_or_default())
@@ -36,7 +27,6 @@ impl HubDesk {
                 p50_us: micros(minute.p50),
                 p95_us: micros(minute.p95),
             };
-            let sessions = composed.hub.counts().sessions;
             let waiting = composed.handles.approvals.approvals().pending();
             Ok(Overview {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -48,7 +38,7 @@ impl HubDesk {
                 approvals_waiting: waiting.map_or(0, |waiting| waiting.len()),
                 scripts_waiting,
                 servers: servers::briefs(&composed),
-                sessions: sessions.into_iter().map(|(name, count)| (name.to_owned(), count)).collect(),
+                sessions: composed.sessions(),
                 calls_open: live.open(),
                 minutes: live.minutes(SystemClock.now()).into_iter().map(minute).collect(),
             })
@@ -57,7 +47,7 @@ impl HubDesk {
     }
 
     pub(super) async fn show_settings(&self) -> Result<SettingsView, Problem> {
-        let (home, config, composed) = (self.home.clone(), self.config(), self.composed.clone());
+        let (home, config, composed) = (self.ops.home.clone(), self.config(), self.composed.clone());
         blocking(move || {
             let loaded = Config::load(home.path(), &crate::commands::environment);
             Ok(SettingsView {

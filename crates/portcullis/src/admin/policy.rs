@@ -17,12 +17,12 @@ use std::path::Path;
 
 impl HubDesk {
     pub(super) async fn show_policy(&self) -> Result<PolicyView, Problem> {
-        let home = self.home.clone();
+        let home = self.ops.home.clone();
         blocking(move || shown(&home)).await
     }
 
     pub(super) async fn explain_policy(&self, question: TestPolicy) -> Result<PolicyExplanation, Problem> {
-        let home = self.home.clone();
+        let home = self.ops.home.clone();
         blocking(move || {
             let wanted = question.origin.as_deref().unwrap_or(Origin::Client.as_str());
             let origin = Origin::ALL.into_iter().find(|origin| origin.as_str() == wanted);
@@ -71,7 +71,7 @@ impl HubDesk {
         actor: Actor,
         change: impl FnOnce(usize) -> RuleEdit + Send + 'static,
     ) -> Result<PolicyView, Problem> {
-        let home = self.home.clone();
+        let home = self.ops.home.clone();
         blocking(move || {
             let editing = ConfigEditLock::of(home.path()).map_err(edit_problem)?;
             let count = load(&home)?.config.policy.len();

@@ -1,16 +1,14 @@
 //! Scripts: versions, approval, dry runs, past runs.
 
-use super::changes::Change;
 use super::differences::change;
 use super::script_status::ScriptStatusWatcher;
 use super::{blocking, done};
-use portcullis_guard::audit::ChangeLog;
 use portcullis_ops::desk::{
     ActionReceipt, ApproveScript, DeskFuture, DryRun, DryRunResult, RejectScript, RestoreScript, SaveScript,
     ScriptBrief, ScriptDesk, ScriptDetail, ScriptGrants, ScriptList, ScriptProblem, ScriptRun, ScriptText,
     ScriptVersion,
 };
-use portcullis_ops::{Actor, Problem, ProblemCode};
+use portcullis_ops::{Actor, Operations, Problem, ProblemCode};
 use portcullis_store::clients::parse_duration;
 use portcullis_store::scripts::{
     self as store, ScriptApproval, ScriptDecision, ScriptError, ScriptHeader, ScriptName, ScriptRejection,
@@ -25,12 +23,12 @@ use std::sync::Arc;
 pub(super) struct HubScripts {
     desk: Sandbox,
     pub(super) states: Arc<ScriptStatusWatcher>,
-    changes: ChangeLog,
+    ops: Arc<Operations>,
 }
 
 impl HubScripts {
-    pub(super) fn new(desk: Sandbox, changes: ChangeLog) -> HubScripts {
-        HubScripts { states: Arc::new(ScriptStatusWatcher::new(desk.scripts.clone())), desk, changes }
+    pub(super) fn new(desk: Sandbox, ops: Arc<Operations>) -> HubScripts {
+        HubScripts { states: Arc::new(ScriptStatusWatcher::new(desk.scripts.clone())), desk, ops }
     }
 
     /// Queries the store on the blocking pool.
@@ -56,6 +54,17 @@ impl HubScripts {
         let done = self.ask(name, order).await;
         self.states.look_again().await;
         done
+    }
+
+    /// Makes a change that is recorded.
+    async fn recorded<T>(
+        &self,
+        actor: Actor,
+        action: &'static str,
+        details: serde_json::Value,
+        change: impl Future<Output = Result<T, Problem>>,
+    ) -> Result<T, Problem> {
+        self.ops.changes.record_async(&actor, action, details, change).await
     }
 
     async fn brief_of(&self, name: String) -> Result<ScriptBrief, Problem> {
@@ -202,51 +211,51 @@ impl ScriptDesk for HubScripts {
     }
 
     fn approve(&self, name: String, approval: ApproveScript, actor: Actor) -> DeskFuture<'_, ScriptBrief> {
-        let change = Change::new(
-            &self.changes,
-            &actor,
+        Box::pin(self.recorded(
+            actor.clone(),
             "scripts.approve",
             json!({ "name": name, "sha256": approval.sha256, "grant": approval.grant }),
-        );
-        Box::pin(change.made(self.give_leave(name, approval, actor)))
+            self.give_leave(name, approval, actor),
+        ))
     }
 
     fn reject(&self, name: String, rejection: RejectScript, actor: Actor) -> DeskFuture<'_, ScriptBrief> {
-        let change = Change::new(
-            &self.changes,
-            &actor,
+        Box::pin(self.recorded(
+            actor.clone(),
             "scripts.reject",
             json!({ "name": name, "sha256": rejection.sha256 }),
-        );
-        Box::pin(change.made(self.refuse(name, rejection, actor)))
+            self.refuse(name, rejection, actor),
+        ))
     }
 
     fn save(&self, name: String, text: SaveScript, actor: Actor) -> DeskFuture<'_, ScriptBrief> {
-        let change = Change::new(&self.changes, &actor, "scripts.save", json!({ "name": name }));
-        Box::pin(change.made(self.write(name, text, actor)))
+        Box::pin(self.recorded(
+            actor.clone(),
+            "scripts.save",
+            json!({ "name": name }),
+            self.write(name, text, actor),
+        ))
     }
 
     fn restore(&self, name: String, version: RestoreScript, actor: Actor) -> DeskFuture<'_, ScriptBrief> {
-        let change = Change::new(
-            &self.changes,
-            &actor,
+        Box::pin(self.recorded(
+            actor.clone(),
             "scripts.restore",
             json!({ "name": name, "sha256": version.sha256 }),
-        );
-        Box::pin(change.made(async move {
-            let (by, again) = (actor.to_string(), name.clone());
-            let RestoreScript { sha256, was, seen } = version;
-            let restore =
-                ScriptRestoration { sha256, by, instead_of: Some(ScriptSnapshot { sha256: was, seen }) };
-            self.order(name, move |scripts, name| scripts.restore(name, restore)).await?;
-            tracing::info!(target: "admin", by = %actor, script = again, "script restored");
-            self.brief_of(again).await
-        }))
+            async move {
+                let (by, again) = (actor.to_string(), name.clone());
+                let RestoreScript { sha256, was, seen } = version;
+                let restore =
+                    ScriptRestoration { sha256, by, instead_of: Some(ScriptSnapshot { sha256: was, seen }) };
+                self.order(name, move |scripts, name| scripts.restore(name, restore)).await?;
+                tracing::info!(target: "admin", by = %actor, script = again, "script restored");
+                self.brief_of(again).await
+            },
+        ))
     }
 
     fn remove(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        let change = Change::new(&self.changes, &actor, "scripts.remove", json!({ "name": name }));
-        Box::pin(change.made(async move {
+        Box::pin(self.recorded(actor.clone(), "scripts.remove", json!({ "name": name }), async move {
             let gone =
                 self.order(name, |scripts, name| scripts.remove(name).map(|()| name.to_string())).await?;
             tracing::info!(target: "admin", by = %actor, script = gone, "script removed");

@@ -192,7 +192,7 @@ impl HubDesk {
     }
 
     pub(super) async fn write_server(&self, new: AddServer, actor: Actor) -> Result<ActionReceipt, Problem> {
-        let (home, composed) = (self.home.clone(), self.composed.clone());
+        let (home, composed) = (self.ops.home.clone(), self.composed.clone());
         blocking(move || {
             let server = NewServer {
                 name: new.name.clone(),
@@ -223,7 +223,7 @@ impl HubDesk {
     }
 
     pub(super) async fn take_server_out(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
-        let (home, composed) = (self.home.clone(), self.composed.clone());
+        let (home, composed) = (self.ops.home.clone(), self.composed.clone());
         // Found first: it goes with the server. A disabled server may have a login too.
         let login = composed.servers.login(&name).or_else(|| {
             let config = self.config();
@@ -256,7 +256,7 @@ impl HubDesk {
         only: Vec<String>,
         actor: Option<Actor>,
     ) -> Result<ImportPreview, Problem> {
-        let (home, store) = (self.home.clone(), self.composed.secrets.clone());
+        let (home, store) = (self.ops.home.clone(), self.composed.secrets.clone());
         let live = self.composed.live_secrets.clone();
         blocking(move || {
             let mut files: Vec<ImportedFile> = match text.filter(|text| !text.trim().is_empty()) {

@@ -1,34 +1,23 @@
 //! `portcullis approvals`: list, show, approve, reject.
 
-use super::{LoadedHome, open};
+use super::{open_operations, this_user};
 use crate::cli::{ApprovalsArgs, ApprovalsCommand, ApproveArgs};
-use crate::home::Home;
-use crate::{BadUsage, database, print};
-use anyhow::{Result, anyhow};
+use crate::print;
+use anyhow::Result;
 use jiff::Timestamp;
-use portcullis_core::SystemClock;
-use portcullis_ops::always_allow::{REASON_CHARS_MAX, allow_always};
-use portcullis_ops::guard_settings;
-use portcullis_store::approvals::{
-    Approval, ApprovalError, ApprovalLifetimes, ApprovalRequest, ApprovalScope, ApprovalStore,
-    ApprovalVerdict,
-};
+use portcullis_ops::Operations;
+use portcullis_ops::approvals::DecidedApproval;
+use portcullis_ops::desk::{ApprovalChoice, ApprovalFilter, DecideApproval};
+use portcullis_store::approvals::{Approval, ApprovalRequest, ApprovalScope};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Characters of the arguments in a list.
 const LIST_CHARS_MAX: usize = 60;
 
 pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Result<ExitCode> {
-    let LoadedHome { home, loaded, .. } = open(home)?;
-    let desk = ApprovalsCommandContext {
-        approvals: ApprovalStore::open(&database::open(&loaded.config)?, Arc::new(SystemClock)),
-        lifetimes: guard_settings::approval_times(&loaded.config).lifetimes,
-        home,
-        as_json,
-    };
+    let desk = ApprovalsCommandContext { ops: open_operations(home)?, as_json };
     match args.command.unwrap_or(ApprovalsCommand::List { all: false }) {
         ApprovalsCommand::List { all } => desk.list(all),
         ApprovalsCommand::Show { id } => desk.show(&id),
@@ -37,25 +26,19 @@ pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Re
     }
 }
 
-/// Maps an error to bad usage or failure.
-fn explained(error: ApprovalError) -> anyhow::Error {
-    match error {
-        ApprovalError::Ambiguous(_) => BadUsage(error.to_string()).into(),
-        other => other.into(),
-    }
-}
-
 struct ApprovalsCommandContext {
-    approvals: ApprovalStore,
-    lifetimes: ApprovalLifetimes,
-    home: Home,
+    ops: Operations,
     as_json: bool,
 }
 
 impl ApprovalsCommandContext {
+    fn now(&self) -> Timestamp {
+        self.ops.approvals.approvals().now()
+    }
+
     fn list(&self, all: bool) -> Result<ExitCode> {
-        let list = if all { self.approvals.list()? } else { self.approvals.pending()? };
-        let now = self.approvals.now();
+        let list = self.ops.list_approvals(&ApprovalFilter { all })?;
+        let now = self.now();
         if self.as_json {
             print::json(&Value::Array(list.iter().map(|approval| shown(approval, now)).collect()));
             return Ok(ExitCode::SUCCESS);
@@ -86,8 +69,7 @@ impl ApprovalsCommandContext {
     }
 
     fn show(&self, id: &str) -> Result<ExitCode> {
-        let approval = self.approvals.get(id).map_err(explained)?;
-        let now = self.approvals.now();
+        let (approval, now) = (self.ops.approval(id)?, self.now());
         if self.as_json {
             print::json(&shown(&approval, now));
         } else {
@@ -97,60 +79,39 @@ impl ApprovalsCommandContext {
     }
 
     fn approve(&self, args: &ApproveArgs) -> Result<ExitCode> {
-        let approval = self.approvals.get(&args.id).map_err(explained)?;
-        let span = if args.session { ApprovalScope::Session } else { ApprovalScope::Once };
-        // The rule first: if it cannot be written, nothing is decided.
-        let now = self.approvals.now();
-        let allowed = || allow_always(&self.home, &approval, now);
-        let rule_file = if args.always { allowed()? } else { None };
-        let decided =
-            self.approvals.decide(&approval.id, ApprovalVerdict::Approve(span), &by(), self.lifetimes);
-        let approval = decided.map_err(|error| match &rule_file {
-            Some(file) => anyhow!("{error}; the rule was already written to {file}"),
-            None => explained(error),
-        })?;
-        if self.as_json {
-            let mut value = shown(&approval, self.approvals.now());
-            value["rule_written_to"] = json!(rule_file);
-            print::json(&value);
-            return Ok(ExitCode::SUCCESS);
-        }
-        let ApprovalRequest { client, kind, target, session, .. } = &approval.call;
-        let how = match (&rule_file, span) {
-            (Some(file), _) => format!("always; added a rule to {file}"),
-            (None, _) if args.always => "always; a rule already allows it".to_owned(),
-            (None, ApprovalScope::Once) => format!("once, until {:.0}", approval.expires),
-            (None, ApprovalScope::Session) if session.is_some() => "until its session ends".to_owned(),
-            (None, ApprovalScope::Session) => {
-                format!("until {:.0} (the client has no session)", approval.expires)
-            }
+        let choice = match (args.session, args.always) {
+            (true, _) => ApprovalChoice::Session,
+            (false, true) => ApprovalChoice::Always,
+            (false, false) => ApprovalChoice::Once,
         };
-        print::line(format!("Client `{client}` may run {kind} `{target}` {how}."));
+        let decided = self.decide(&args.id, choice, None)?;
+        if self.as_json {
+            let mut value = shown(&decided.approval, self.now());
+            value["rule_written_to"] = json!(decided.rule_written_to);
+            print::json(&value);
+        } else {
+            print::line(decided.sentence());
+        }
         Ok(ExitCode::SUCCESS)
     }
 
     fn reject(&self, id: &str, reason: Option<String>) -> Result<ExitCode> {
-        if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARS_MAX) {
-            return Err(BadUsage(format!(
-                "the reason is too long: the limit is {REASON_CHARS_MAX} characters"
-            ))
-            .into());
-        }
-        let decided = self.approvals.decide(id, ApprovalVerdict::Reject { reason }, &by(), self.lifetimes);
-        let approval = decided.map_err(explained)?;
+        let decided = self.decide(id, ApprovalChoice::Reject, reason)?;
         if self.as_json {
-            print::json(&shown(&approval, self.approvals.now()));
+            print::json(&shown(&decided.approval, self.now()));
         } else {
-            let ApprovalRequest { client, kind, target, .. } = &approval.call;
-            print::line(format!("Client `{client}` may not run {kind} `{target}` with these arguments."));
+            print::line(decided.sentence());
         }
         Ok(ExitCode::SUCCESS)
     }
-}
 
-/// Returns who decides, for the record.
-fn by() -> String {
-    format!("command line, user {}", rustix::process::getuid().as_raw())
+    /// Decides about the approval as it is now: an id names exactly one call.
+    fn decide(&self, id: &str, decision: ApprovalChoice, reason: Option<String>) -> Result<DecidedApproval> {
+        let Approval { id, call, decided, .. } = self.ops.approval(id)?;
+        let seen = decided.map(|decided| decided.at);
+        let decision = DecideApproval { decision, reason, digest: call.digest, seen };
+        Ok(self.ops.decide_approval(&id, decision, &this_user())?)
+    }
 }
 
 fn details(approval: &Approval, now: Timestamp) -> String {

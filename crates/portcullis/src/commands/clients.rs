@@ -1,61 +1,40 @@
 //! `portcullis clients`: add, list, revoke.
 
-use super::{LoadedHome, environment, open, url_of};
+use super::{environment, open_operations, this_user};
 use crate::cli::{AddArgs, ClientsArgs, ClientsCommand, TransportArg};
-use crate::config::Config;
 use crate::home::Home;
 use crate::install::{ClientApp, ClientFolders, Endpoint, Platform, Transport};
-use crate::{BadUsage, database, print};
+use crate::print;
 use anyhow::{Context, Result};
-use portcullis_core::{EffectSet, Secret, SystemClock};
-use portcullis_store::clients::{ClientDirectory, ClientInfo, IdentityError, NewClient, parse_duration};
+use portcullis_core::{Secret, SystemClock, ToolView};
+use portcullis_ops::Operations;
+use portcullis_ops::desk::AddClient;
+use portcullis_store::clients::ClientInfo;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 pub(crate) fn run(home: Option<&Path>, args: ClientsArgs, as_json: bool) -> Result<ExitCode> {
-    let LoadedHome { home, loaded, .. } = open(home)?;
-    let directory = ClientDirectory::open(&database::open(&loaded.config)?, Arc::new(SystemClock));
+    let ops = open_operations(home)?;
     match args.command.unwrap_or(ClientsCommand::List) {
-        ClientsCommand::Add(args) => add(&home, &loaded.config, &directory, args, as_json),
-        ClientsCommand::List => list(&directory, as_json),
-        ClientsCommand::Revoke { name } => revoke(&directory, &name, as_json),
+        ClientsCommand::Add(args) => add(&ops, args, as_json),
+        ClientsCommand::List => list(&ops, as_json),
+        ClientsCommand::Revoke { name } => revoke(&ops, &name, as_json),
     }
 }
 
-/// Maps an error to bad usage or failure.
-fn explained(error: IdentityError) -> anyhow::Error {
-    match error {
-        IdentityError::Name(_)
-        | IdentityError::NothingAllowed
-        | IdentityError::NoEffects
-        | IdentityError::Pattern(_)
-        | IdentityError::ExpiryTooFar => BadUsage(error.to_string()).into(),
-        other => other.into(),
-    }
-}
-
-fn add(
-    home: &Home,
-    config: &Config,
-    directory: &ClientDirectory,
-    args: AddArgs,
-    as_json: bool,
-) -> Result<ExitCode> {
-    let expires_in =
-        args.expires.as_deref().map(parse_duration).transpose().map_err(|e| BadUsage(e.to_string()))?;
-    let allow = if args.allow.is_empty() { vec!["*".to_owned()] } else { args.allow };
-    let effects = if args.effects.is_empty() { EffectSet::ALL } else { args.effects.into_iter().collect() };
-    if args.name == config.stdio.client {
-        let reason = format!("`{}` is the stdio client (`stdio.client`); choose another name", args.name);
-        return Err(BadUsage(reason).into());
-    }
-    let url = url_of(config.http.listen);
-    let new =
-        NewClient { name: args.name, allow, deny: args.deny, effects, tools: args.tools.into(), expires_in };
-    let (info, token) = directory.add(new).map_err(explained)?;
-    let installed = install_all(home, &url, &token, &args.install, args.transport, args.yes);
+fn add(ops: &Operations, args: AddArgs, as_json: bool) -> Result<ExitCode> {
+    let new = AddClient {
+        name: args.name,
+        allow: args.allow,
+        deny: args.deny,
+        effects: args.effects.iter().map(|effect| effect.as_str().to_owned()).collect(),
+        tools: Some(ToolView::from(args.tools).as_str().to_owned()),
+        expires: args.expires,
+    };
+    let (info, token) = ops.add_client(new, &this_user())?;
+    let url = &ops.url;
+    let installed = install_all(&ops.home, url, &token, &args.install, args.transport, args.yes);
     if as_json {
         print::json_showing(&shown(&info), &[("token", Some(token.expose()))]);
     } else {
@@ -129,8 +108,8 @@ fn shown(info: &ClientInfo) -> Value {
     })
 }
 
-fn list(directory: &ClientDirectory, as_json: bool) -> Result<ExitCode> {
-    let clients = directory.list()?;
+fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
+    let clients = ops.list_clients()?;
     if as_json {
         print::json(&Value::Array(clients.iter().map(shown).collect()));
         return Ok(ExitCode::SUCCESS);
@@ -162,8 +141,8 @@ fn list(directory: &ClientDirectory, as_json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn revoke(directory: &ClientDirectory, name: &str, as_json: bool) -> Result<ExitCode> {
-    let info = directory.revoke(name).map_err(explained)?;
+fn revoke(ops: &Operations, name: &str, as_json: bool) -> Result<ExitCode> {
+    let info = ops.revoke_client(name, &this_user())?;
     if as_json {
         print::json(&json!({ "revoked": info.name }));
     } else {

@@ -1,16 +1,15 @@
 //! `portcullis secrets`: set, list, grant, remove.
 
-use super::{LoadedHome, open};
+use super::{LoadedHome, open, this_user};
 use crate::cli::{SecretSetArgs, SecretsArgs, SecretsCommand};
-use crate::database;
-use crate::passphrase::PassphrasePrompt;
+use crate::passphrase::{PassphrasePrompt, open_secrets};
 use crate::{BadUsage, password_prompt, print};
 use anyhow::{Context, Result};
 use portcullis_core::{Clock, Secret, SystemClock};
-use portcullis_store::secrets::{
-    Grant, SecretError, SecretInfo, SecretRef, SecretStore, VALUE_BYTES_MAX, VALUE_BYTES_MIN, check_strength,
-    vocabulary,
-};
+use portcullis_ops::Operations;
+use portcullis_ops::desk::{SecretValue, SetSecret};
+use portcullis_ops::secrets::check_request;
+use portcullis_store::secrets::{Grant, SecretInfo, VALUE_BYTES_MAX};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{IsTerminal, Read};
@@ -22,39 +21,34 @@ use zeroize::Zeroizing;
 pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Result<ExitCode> {
     let command = args.command.unwrap_or(SecretsCommand::List);
     // Usage errors come before any prompt.
-    let (asking, grants) = match &command {
+    let asking = match &command {
         SecretsCommand::Set(args) => {
             refuse_value(args)?;
-            (PassphrasePrompt::ToMake, checked(&args.name, &args.grants)?)
+            check_request(&args.name, &args.grants)?;
+            PassphrasePrompt::ToMake
         }
-        SecretsCommand::Grant { name, grants } => (PassphrasePrompt::ToOpen, checked(name, grants)?),
-        SecretsCommand::Remove { name } => (PassphrasePrompt::ToOpen, checked(name, &[])?),
-        SecretsCommand::List => (PassphrasePrompt::ToOpen, Vec::new()),
+        SecretsCommand::Grant { name, grants } => {
+            check_request(name, grants)?;
+            PassphrasePrompt::ToOpen
+        }
+        SecretsCommand::Remove { name } => {
+            check_request(name, &[])?;
+            PassphrasePrompt::ToOpen
+        }
+        SecretsCommand::List => PassphrasePrompt::ToOpen,
     };
     let LoadedHome { home, loaded, .. } = open(home)?;
-    let database = database::open(&loaded.config)?;
-    let store =
-        crate::passphrase::open_secrets(&home, &loaded.config, &database, Arc::new(SystemClock), asking)?;
+    let ops = Operations::in_command(home, loaded.config, |warning| print::note(warning))?;
+    let store = open_secrets(&ops.home, &ops.config(), ops.database(), Arc::new(SystemClock), asking)?;
+    let ops = ops.with_secrets(store);
     match command {
-        SecretsCommand::Set(args) => set(&store, &args, grants, as_json),
-        SecretsCommand::List => list(&store, as_json),
-        SecretsCommand::Grant { name, .. } => grant(&store, &name, grants, as_json),
-        SecretsCommand::Remove { name } => remove(&store, &name, as_json),
-    }
-}
-
-/// Maps an error to bad usage or failure.
-fn explained(error: SecretError) -> anyhow::Error {
-    match error {
-        SecretError::Name(_)
-        | SecretError::NoHandle
-        | SecretError::TooShort { .. }
-        | SecretError::TooLong { .. }
-        | SecretError::Weak { .. }
-        | SecretError::Grant { .. }
-        | SecretError::Ordinary { .. }
-        | SecretError::WeakPassphrase { .. } => BadUsage(error.to_string()).into(),
-        other => other.into(),
+        SecretsCommand::Set(args) => set(&ops, args, as_json),
+        SecretsCommand::List => list(&ops, as_json),
+        SecretsCommand::Grant { name, grants } => {
+            report(&ops.grant_secret(&name, &grants, &this_user())?, "Updated", as_json);
+            Ok(ExitCode::SUCCESS)
+        }
+        SecretsCommand::Remove { name } => remove(&ops, &name, as_json),
     }
 }
 
@@ -68,39 +62,22 @@ fn refuse_value(args: &SecretSetArgs) -> Result<()> {
     Err(BadUsage(reason.to_owned()).into())
 }
 
-fn checked(name: &str, grants: &[String]) -> Result<Vec<Grant>> {
-    format!("secret:{name}").parse::<SecretRef>().map_err(explained)?;
-    grants.iter().map(|text| text.parse().map_err(explained)).collect()
-}
-
-fn set(store: &SecretStore, args: &SecretSetArgs, grants: Vec<Grant>, as_json: bool) -> Result<ExitCode> {
-    let name = args.name.as_str();
-    let value = read_value(name)?;
-    let check = if args.weak { vocabulary::check_confirmed } else { vocabulary::check };
-    check(name, value.expose()).map_err(explained)?;
-    if let Err(weak) = weakness(name, &value) {
-        if !args.weak {
-            return Err(BadUsage(format!("{weak}, or accept it with --weak")).into());
-        }
-        print::note(format!("Warning: {weak}."));
-    }
-    let had_key = store.key_file().is_none_or(Path::exists);
+fn set(ops: &Operations, args: SecretSetArgs, as_json: bool) -> Result<ExitCode> {
+    let SecretSetArgs { name, grants, weak, .. } = args;
+    let value = SecretValue(read_value(&name)?);
     let grants = (!grants.is_empty()).then_some(grants);
-    let info = store.set(name, &value, grants).map_err(explained)?;
-    if let (false, Some(path)) = (had_key, store.key_file()) {
-        let place = path.display();
+    let saved = ops.set_secret(&name, SetSecret { value, grants, weak }, &this_user())?;
+    if let Some(weakness) = saved.weakness {
+        print::note(format!("Warning: {weakness}."));
+    }
+    if let Some(key) = saved.new_key {
         print::note(format!(
-            "Created the key `{place}`. Without it the secrets are lost: keep a backup, separate from the data."
+            "Created the key `{}`. Without it the secrets are lost: keep a backup, separate from the data.",
+            key.display()
         ));
     }
-    report(&info, "Saved", as_json);
+    report(&saved.info, "Saved", as_json);
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns why clients could guess the value. The store rejects values that are not secrets at all.
-fn weakness(name: &str, value: &Secret<Zeroizing<String>>) -> Result<(), SecretError> {
-    let value = value.expose();
-    if value.len() < VALUE_BYTES_MIN { Ok(()) } else { check_strength(name, value) }
 }
 
 /// Reads the value from a terminal prompt, or from stdin.
@@ -120,18 +97,8 @@ fn read_value(name: &str) -> Result<Secret<Zeroizing<String>>> {
     Ok(Secret::new(Zeroizing::new(line.to_owned())))
 }
 
-fn grant(store: &SecretStore, name: &str, grants: Vec<Grant>, as_json: bool) -> Result<ExitCode> {
-    let mut info = None;
-    for grant in grants {
-        info = Some(store.grant(name, grant).map_err(explained)?);
-    }
-    let info = info.context("no grant was given")?;
-    report(&info, "Updated", as_json);
-    Ok(ExitCode::SUCCESS)
-}
-
-fn remove(store: &SecretStore, name: &str, as_json: bool) -> Result<ExitCode> {
-    let info = store.remove(name).map_err(explained)?;
+fn remove(ops: &Operations, name: &str, as_json: bool) -> Result<ExitCode> {
+    let info = ops.remove_secret(name, &this_user())?;
     if as_json {
         print::json(&json!({ "removed": info.name }));
     } else {
@@ -153,8 +120,8 @@ fn report(info: &SecretInfo, what: &str, as_json: bool) {
     print::line(format!("{what} secret `{name}`. {places}"));
 }
 
-fn list(store: &SecretStore, as_json: bool) -> Result<ExitCode> {
-    let secrets = store.list().map_err(explained)?;
+fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
+    let secrets = ops.list_secrets()?;
     if as_json {
         print::json(&Value::Array(secrets.iter().map(shown).collect()));
         return Ok(ExitCode::SUCCESS);

@@ -84,7 +84,7 @@ async fn serve(
     let greeting = StartupBanner {
         home: &home,
         config_path: path.as_deref(),
-        url: super::url_of(address),
+        url: portcullis_ops::url_of(address),
         token,
         admin: people.page,
         admin_link: people.link,

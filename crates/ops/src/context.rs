@@ -1,0 +1,176 @@
+//! What every operation works on.
+
+use crate::change::ChangeRecorder;
+use crate::config::Config;
+use crate::desk::ComponentHealth;
+use crate::guard_settings::approval_times;
+use crate::home::Home;
+use crate::mcp::ServerManager;
+use crate::secret_store::{self, LiveSecrets};
+use crate::{Actor, Problem, database, with_causes};
+use arc_swap::ArcSwap;
+use portcullis_core::{Clock, Gate, Registry, SystemClock};
+use portcullis_guard::{ApprovalDesk, AuditSettings, GuardHandles};
+use portcullis_store::clients::ClientDirectory;
+use portcullis_store::database::Database;
+use portcullis_store::secrets::SecretStore;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+
+/// The context of operations: in a running hub, or in the process of a command.
+///
+/// A command has no [`LiveHub`]. A running hub notices its changes by the versions of the database's topics.
+pub struct Operations {
+    pub home: Home,
+    /// The MCP endpoint, for clients on this machine.
+    pub url: String,
+    pub clients: Arc<ClientDirectory>,
+    pub approvals: ApprovalDesk,
+    pub changes: ChangeRecorder,
+    pub live: Option<LiveHub>,
+    database: Database,
+    config: Arc<ArcSwap<Config>>,
+    secrets: OnceLock<Arc<SecretStore>>,
+}
+
+/// The parts of a running hub.
+pub struct LiveHub {
+    pub control: Arc<dyn HubControl>,
+    pub secrets: Arc<LiveSecrets>,
+    pub servers: Arc<ServerManager>,
+    pub gate: Arc<Gate>,
+    pub registry: Registry,
+    pub handles: GuardHandles,
+}
+
+/// What a running hub can be told and asked.
+pub trait HubControl: Send + Sync {
+    /// Ends the sessions of clients that are gone, and applies changed scopes.
+    fn refresh_clients(&self);
+
+    /// Sends list-changed notifications to clients.
+    fn announce_lists(&self);
+
+    /// Returns the health of every component, as in `/readyz`.
+    fn components(&self) -> Vec<ComponentHealth>;
+
+    /// Returns the open sessions by transport.
+    fn sessions(&self) -> BTreeMap<String, usize>;
+
+    /// Returns why the configuration file is not in force, if so.
+    fn config_problem(&self) -> Option<String>;
+}
+
+/// The stores that a hub has open.
+pub struct HubStores {
+    pub database: Database,
+    pub clients: Arc<ClientDirectory>,
+    pub secrets: Arc<SecretStore>,
+    pub config: Arc<ArcSwap<Config>>,
+}
+
+impl Operations {
+    /// Returns the context in a running hub that listens at `address`.
+    pub fn in_hub(
+        home: Home,
+        address: SocketAddr,
+        stores: HubStores,
+        changes: ChangeRecorder,
+        live: LiveHub,
+    ) -> Operations {
+        let HubStores { database, clients, secrets, config } = stores;
+        Operations {
+            home,
+            url: url_of(address),
+            clients,
+            approvals: live.handles.approvals.clone(),
+            changes,
+            live: Some(live),
+            database,
+            config,
+            secrets: OnceLock::from(secrets),
+        }
+    }
+
+    /// Returns the context in the process of a command. `warn` tells the user what is no error.
+    pub fn in_command(home: Home, config: Config, warn: fn(&str)) -> Result<Operations, Problem> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let unavailable = |error: anyhow::Error| Problem::unavailable(with_causes(&error));
+        let database = database::open(&config).map_err(unavailable)?;
+        let settings = AuditSettings::in_folder(&config.workspace.secure_dir());
+        Ok(Operations {
+            url: url_of(config.http.listen),
+            clients: Arc::new(ClientDirectory::open(&database, clock.clone())),
+            approvals: ApprovalDesk::open(&database, approval_times(&config), clock),
+            changes: ChangeRecorder::Spool { settings, warn },
+            live: None,
+            home,
+            database,
+            config: Arc::new(ArcSwap::from_pointee(config)),
+            secrets: OnceLock::new(),
+        })
+    }
+
+    /// Uses a secret store that was opened with a prompt.
+    #[must_use]
+    pub fn with_secrets(mut self, store: SecretStore) -> Operations {
+        self.secrets = OnceLock::from(Arc::new(store));
+        self
+    }
+
+    /// Returns the configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// Returns the secret store; in a command's process, without asking for its passphrase.
+    pub fn secret_store(&self) -> Result<&Arc<SecretStore>, Problem> {
+        if let Some(store) = self.secrets.get() {
+            return Ok(store);
+        }
+        let clock = Arc::new(SystemClock);
+        let opened =
+            secret_store::open(&self.home, &self.config(), &self.database, clock, secret_store::unasked);
+        let store = opened.map_err(|error| Problem::unavailable(with_causes(&error)))?;
+        Ok(self.secrets.get_or_init(|| Arc::new(store)))
+    }
+
+    /// Registers changed secrets with the redactor of a running hub, before they can be used.
+    pub(crate) fn apply_secrets(&self) {
+        if let Some(live) = &self.live {
+            live.secrets.apply();
+        }
+    }
+
+    /// Makes a change that is recorded. Blocks.
+    pub(crate) fn record<T>(
+        &self,
+        by: &Actor,
+        action: &'static str,
+        details: Value,
+        make: impl FnOnce() -> Result<T, Problem>,
+    ) -> Result<T, Problem> {
+        self.changes.record(by, action, details, make)
+    }
+}
+
+/// Returns the MCP endpoint of a hub that listens at `address`, for local clients.
+pub fn url_of(address: SocketAddr) -> String {
+    format!("{}/mcp", origin_of(address))
+}
+
+/// Returns the origin of a hub that listens at `address`, for local clients.
+pub fn origin_of(address: SocketAddr) -> String {
+    let mut reachable = address;
+    if address.ip().is_unspecified() {
+        // The unspecified address is not connectable; loopback is.
+        reachable.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    format!("http://{reachable}")
+}

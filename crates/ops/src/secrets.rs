@@ -1,0 +1,128 @@
+//! Secrets: list, set, change allowed hosts, remove.
+
+use crate::context::Operations;
+use crate::desk::SetSecret;
+use crate::{Actor, Problem, ProblemCode};
+use portcullis_core::json::printable;
+use portcullis_store::secrets::{
+    Grant, SecretError, SecretInfo, SecretRef, VALUE_BYTES_MIN, check_strength, is_secret_name, vocabulary,
+};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// A secret that was set.
+#[derive(Debug)]
+pub struct SavedSecret {
+    pub info: SecretInfo,
+    /// Why clients could guess the value, if it was accepted anyway.
+    pub weakness: Option<String>,
+    /// The key of the store, if it was created.
+    pub new_key: Option<PathBuf>,
+}
+
+/// Checks a name and grants, before a person is asked for a value or a passphrase.
+pub fn check_request(name: &str, grants: &[String]) -> Result<(), Problem> {
+    format!("secret:{name}").parse::<SecretRef>().map_err(problem)?;
+    parsed(grants).map(drop)
+}
+
+impl Operations {
+    pub fn list_secrets(&self) -> Result<Vec<SecretInfo>, Problem> {
+        self.secret_store()?.list().map_err(problem)
+    }
+
+    pub fn set_secret(&self, name: &str, new: SetSecret, by: &Actor) -> Result<SavedSecret, Problem> {
+        self.record(by, "secrets.set", details(name, new.grants.as_ref()), || {
+            let grants = new.grants.as_deref().map(parsed).transpose()?;
+            let (store, value) = (self.secret_store()?, new.value.0.expose());
+            let check = if new.weak { vocabulary::check_confirmed } else { vocabulary::check };
+            check(name, value).map_err(problem)?;
+            // What is no secret at all, the store rejects.
+            let is_checked = is_secret_name(name) && value.len() >= VALUE_BYTES_MIN;
+            let weakness = is_checked.then(|| check_strength(name, value).err()).flatten();
+            if let Some(weak) = weakness.as_ref().filter(|_| !new.weak) {
+                return Err(Problem::invalid(format!("{weak}, or accept the weak value (`weak`)")));
+            }
+            let had_key = store.key_file().is_none_or(Path::exists);
+            let info = store.set(name, &new.value.0, grants).map_err(problem)?;
+            self.apply_secrets();
+            let new_key = store.key_file().filter(|_| !had_key).map(Path::to_owned);
+            Ok(SavedSecret { info, weakness: weakness.map(|weak| weak.to_string()), new_key })
+        })
+    }
+
+    /// Adds allowed hosts.
+    pub fn grant_secret(&self, name: &str, grants: &[String], by: &Actor) -> Result<SecretInfo, Problem> {
+        self.record(by, "secrets.grant", details(name, Some(&grants.to_vec())), || {
+            let mut info = None;
+            for grant in parsed(grants)? {
+                info = Some(self.secret_store()?.grant(name, grant).map_err(problem)?);
+            }
+            let info = info.ok_or_else(|| Problem::invalid("no grant was given"))?;
+            self.apply_secrets();
+            Ok(info)
+        })
+    }
+
+    /// Replaces the allowed hosts.
+    pub fn replace_grants(&self, name: &str, grants: &[String], by: &Actor) -> Result<SecretInfo, Problem> {
+        self.record(by, "secrets.grant", details(name, Some(&grants.to_vec())), || {
+            let info = self.secret_store()?.set_grants(name, parsed(grants)?).map_err(problem)?;
+            // Registers a secret that was pending.
+            self.apply_secrets();
+            Ok(info)
+        })
+    }
+
+    pub fn remove_secret(&self, name: &str, by: &Actor) -> Result<SecretInfo, Problem> {
+        self.record(by, "secrets.remove", details(name, None), || {
+            if !is_secret_name(name) {
+                return Err(problem(SecretError::Unknown(printable(name))));
+            }
+            let info = self.secret_store()?.remove(name).map_err(problem)?;
+            self.apply_secrets();
+            Ok(info)
+        })
+    }
+}
+
+/// Details of a record. A value where the name should be is no part of them.
+fn details(name: &str, grants: Option<&Vec<String>>) -> Value {
+    let name = is_secret_name(name).then_some(name);
+    match grants {
+        Some(grants) => json!({ "name": name, "grants": grants }),
+        None => json!({ "name": name }),
+    }
+}
+
+fn parsed(grants: &[String]) -> Result<Vec<Grant>, Problem> {
+    grants.iter().map(|text| text.parse().map_err(problem)).collect()
+}
+
+fn problem(error: SecretError) -> Problem {
+    let code = match &error {
+        SecretError::Name(_)
+        | SecretError::NoHandle
+        | SecretError::TooShort { .. }
+        | SecretError::TooLong { .. }
+        | SecretError::Weak { .. }
+        | SecretError::Grant { .. }
+        | SecretError::NotAddress(_)
+        | SecretError::Ordinary { .. }
+        | SecretError::WeakPassphrase { .. } => ProblemCode::Invalid,
+        SecretError::Unknown(_) => ProblemCode::NotFound,
+        SecretError::NotGranted { .. }
+        | SecretError::Taken(_)
+        | SecretError::Full
+        | SecretError::ManyGrants(_) => ProblemCode::Conflict,
+        SecretError::Locked(_) | SecretError::Damaged(_) | SecretError::Io(_) | SecretError::Database(_) => {
+            ProblemCode::Unavailable
+        }
+        SecretError::Cipher | SecretError::Random(_) => ProblemCode::Internal,
+    };
+    let message = match &error {
+        SecretError::Name(name) => SecretError::Name(printable(name)).to_string(),
+        other => other.to_string(),
+    };
+    Problem::new(code, message)
+}
