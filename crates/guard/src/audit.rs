@@ -28,7 +28,9 @@ mod writer;
 pub use chain::ChainKeyError;
 pub use event::{ChangeLog, OpenChange};
 pub use log_reader::{LogFollower, each_line, last_lines};
-pub use search::{AuditMatches, AuditQuery, LAST_CALLS_RECORDS_MAX, last_calls, records_of_call, search};
+pub use search::{
+    AuditMatches, AuditQuery, LAST_CALLS_RECORDS_MAX, each_match, last_calls, records_of_call, search,
+};
 pub use spool::{SpoolReader, SpooledChange};
 pub use verify::{LogDefect, VerifyError, VerifyReport, verify};
 

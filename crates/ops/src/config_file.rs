@@ -5,7 +5,7 @@ use crate::config::{Config, EditError, LoadedConfig};
 use crate::home::{Home, environment};
 
 /// Loads the configuration file.
-pub(crate) fn load(home: &Home) -> Result<LoadedConfig, Problem> {
+pub fn load(home: &Home) -> Result<LoadedConfig, Problem> {
     Config::load(home.path(), &environment).map_err(|errors| {
         Problem::conflict(format!("the configuration has errors: {errors}"))
             .hint("fix the file first; `portcullis doctor` lists the errors")

@@ -7,7 +7,7 @@ use crate::guard_settings::approval_times;
 use crate::home::Home;
 use crate::mcp::ServerManager;
 use crate::secret_store::{self, LiveSecrets};
-use crate::{Actor, Problem, database, with_causes};
+use crate::{Actor, Problem, with_causes};
 use arc_swap::ArcSwap;
 use portcullis_core::{Clock, Gate, Registry, SystemClock};
 use portcullis_guard::{ApprovalDesk, AuditSettings, GuardHandles};
@@ -95,12 +95,10 @@ impl Operations {
     }
 
     /// Returns the context in the process of a command. `warn` tells the user what is no error.
-    pub fn in_command(home: Home, config: Config, warn: fn(&str)) -> Result<Operations, Problem> {
+    pub fn in_command(home: Home, config: Config, database: Database, warn: fn(&str)) -> Operations {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let unavailable = |error: anyhow::Error| Problem::unavailable(with_causes(&error));
-        let database = database::open(&config).map_err(unavailable)?;
         let settings = AuditSettings::in_folder(&config.workspace.secure_dir());
-        Ok(Operations {
+        Operations {
             url: url_of(config.http.listen),
             clients: Arc::new(ClientDirectory::open(&database, clock.clone())),
             approvals: ApprovalDesk::open(&database, approval_times(&config), clock),
@@ -110,7 +108,7 @@ impl Operations {
             database,
             config: Arc::new(ArcSwap::from_pointee(config)),
             secrets: OnceLock::new(),
-        })
+        }
     }
 
     /// Uses a secret store that was opened with a prompt.

@@ -6,6 +6,7 @@
 mod actor;
 pub mod always_allow;
 pub mod approvals;
+pub mod audit;
 pub mod change;
 mod clients;
 pub mod config_file;
@@ -18,6 +19,8 @@ pub mod home;
 pub mod known_tools;
 pub mod login;
 pub mod mcp;
+pub mod policy;
+pub mod policy_test;
 mod problem;
 pub mod script_sandbox;
 pub mod secret_store;

@@ -16,18 +16,17 @@ mod servers;
 mod tools;
 
 use crate::BadUsage;
-use crate::commands::{environment, welcome_link};
+use crate::commands::welcome_link;
 use crate::compose::ComposedHub;
-use crate::config::{Config, LoadedConfig};
+use crate::config::Config;
 use crate::home::Home;
 use anyhow::Result;
 use jiff::Timestamp;
 use portcullis_admin::sign_in::SignIn;
 use portcullis_admin::{AdminApp, RedactedDesk};
 use portcullis_core::{Clock, Secret, SystemClock};
-use portcullis_guard::AuditSettings;
 use portcullis_ops::change::ChangeRecorder;
-use portcullis_ops::config_file::edit_problem;
+use portcullis_ops::config_file::{edit_problem, load};
 use portcullis_ops::desk::{
     ActionReceipt, AddClient, AddRule, AddServer, AdminEventStream, ApprovalDetail, ApprovalFilter,
     ApprovalList, AuditPage, AuditVerification, CallHistory, ChangeClient, ClientList, ClientView,
@@ -37,6 +36,7 @@ use portcullis_ops::desk::{
     ServerList, ServerLoginUrl, SetSecret, SettingsView, SwitchServer, TestPolicy, ToolDetail, ToolList,
     TrustServer, TryTool, TryToolResult,
 };
+use portcullis_ops::policy::policy_rules;
 use portcullis_ops::script_sandbox;
 use portcullis_ops::{Actor, HubControl, HubStores, LiveHub, Operations, Problem, url_of};
 use portcullis_server::Readiness;
@@ -225,18 +225,6 @@ impl HubDesk {
     ) -> Result<T, Problem> {
         self.ops.changes.record_async(&actor, action, details, change).await
     }
-
-    fn audit_settings(&self) -> AuditSettings {
-        AuditSettings::in_folder(&self.config().workspace.secure_dir())
-    }
-}
-
-/// Loads the configuration file.
-fn load(home: &Home) -> Result<LoadedConfig, Problem> {
-    Config::load(home.path(), &environment).map_err(|errors| {
-        Problem::conflict(format!("the configuration has errors: {errors}"))
-            .hint("fix the file first; `portcullis doctor` lists the errors")
-    })
 }
 
 impl Desk for HubDesk {
@@ -409,50 +397,35 @@ impl Desk for HubDesk {
     }
 
     fn policy(&self) -> DeskFuture<'_, PolicyView> {
-        Box::pin(self.show_policy())
+        Box::pin(self.show_policy(|ops| policy_rules(&ops.home)))
     }
 
     fn test_policy(&self, question: TestPolicy) -> DeskFuture<'_, PolicyExplanation> {
-        Box::pin(self.explain_policy(question))
+        Box::pin(self.show_explanation(question))
     }
 
     fn add_rule(&self, rule: AddRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            "policy.add",
-            json!({ "rule": rule.rule, "before": rule.before }),
-            self.write_rule(rule, actor),
-        ))
+        Box::pin(self.show_policy(move |ops| ops.add_rule(rule, &actor)))
     }
 
     fn remove_rule(&self, rule: RemoveRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            "policy.remove",
-            json!({ "at": rule.at, "version": rule.version }),
-            self.take_rule_out(rule, actor),
-        ))
+        Box::pin(self.show_policy(move |ops| ops.remove_rule(&rule, &actor)))
     }
 
     fn move_rule(&self, rule: MoveRule, actor: Actor) -> DeskFuture<'_, PolicyView> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            "policy.move",
-            json!({ "from": rule.from, "to": rule.to, "version": rule.version }),
-            self.move_rule_to(rule, actor),
-        ))
+        Box::pin(self.show_policy(move |ops| ops.move_rule(&rule, &actor)))
     }
 
     fn search_audit(&self, search: SearchAudit) -> DeskFuture<'_, AuditPage> {
-        Box::pin(self.search_records(search))
+        Box::pin(self.run(move |ops| audit::page(ops, search)))
     }
 
     fn call_history(&self, seq: u64) -> DeskFuture<'_, CallHistory> {
-        Box::pin(self.tell_story(seq))
+        Box::pin(self.run(move |ops| audit::history(ops, seq)))
     }
 
     fn verify_audit(&self) -> DeskFuture<'_, AuditVerification> {
-        Box::pin(self.verify_records())
+        Box::pin(self.run(|ops| Ok(audit::verification(ops))))
     }
 
     fn settings(&self) -> DeskFuture<'_, SettingsView> {

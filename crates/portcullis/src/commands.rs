@@ -22,6 +22,7 @@ pub(crate) mod tools;
 use crate::Interrupted;
 use crate::cli::Cli;
 use crate::config::{Config, LoadedConfig};
+use crate::database;
 use crate::home::Home;
 pub(crate) use crate::home::environment;
 use crate::output_redaction;
@@ -78,7 +79,14 @@ fn open(home: Option<&Path>) -> Result<LoadedHome> {
 /// Opens a home for the operations of a command.
 fn open_operations(home: Option<&Path>) -> Result<Operations> {
     let LoadedHome { home, loaded, .. } = open(home)?;
-    Ok(Operations::in_command(home, loaded.config, |warning| print::note(warning))?)
+    let database = database::open(&loaded.config)?;
+    Ok(Operations::in_command(home, loaded.config, database, |warning| print::note(warning)))
+}
+
+/// As [`open_operations`], for a command that only looks: it makes nothing in the home.
+fn open_to_look(home: Home, config: Config) -> Result<Operations> {
+    let database = database::open_to_look(&config)?;
+    Ok(Operations::in_command(home, config, database, |warning| print::note(warning)))
 }
 
 /// The user who runs this command.

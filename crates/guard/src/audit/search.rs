@@ -4,6 +4,7 @@
 //! start of the log, and a full scan is bounded by the speed of a substring search.
 
 use super::AuditSettings;
+use super::each_line;
 use super::log_lines::{LINE_BYTES_MAX, LogFiles};
 use super::record::escaped;
 use jiff::Timestamp;
@@ -67,6 +68,16 @@ pub fn search(settings: &AuditSettings, query: &AuditQuery, limit: usize) -> io:
         ControlFlow::Continue(())
     })?;
     Ok(found)
+}
+
+/// Visits the matching records, oldest first.
+pub fn each_match(
+    settings: &AuditSettings,
+    query: &AuditQuery,
+    visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> io::Result<()> {
+    let wanted = CompiledQuery::new(query);
+    each_line(settings, &mut |line| if wanted.takes(line) { visit(line) } else { ControlFlow::Continue(()) })
 }
 
 /// Returns the time of the last call of each client, as far as the newest records show. Stops when all are found.

@@ -86,7 +86,7 @@ impl HubDesk {
             let all = self.run(|ops| ops.list_clients()).await?;
             let local = self.config().stdio.client.clone();
             let wanted = all.iter().map(|info| info.name.clone()).chain([local]).collect();
-            let settings = self.audit_settings();
+            let settings = self.ops.audit_settings();
             blocking(move || {
                 audit::last_calls(&settings, wanted).map_err(|error| Problem::unavailable(error.to_string()))
             })

@@ -6,10 +6,10 @@ use super::{LoadedHome, ShutdownSignals, block_on, open};
 use crate::cli::{AuditArgs, AuditCommand, SearchArgs};
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
-use portcullis_core::{Clock, Pattern, SystemClock};
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit::{self, LogDefect, VerifyError};
-use portcullis_store::clients::parse_duration;
+use portcullis_ops::audit::audit_query;
+use portcullis_ops::desk::SearchAudit;
 use serde::Deserialize;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -27,7 +27,7 @@ pub(crate) fn run(home: Option<&Path>, args: AuditArgs, as_json: bool) -> Result
     let settings = AuditSettings::in_folder(&loaded.config.workspace.secure_dir());
     match args.command {
         AuditCommand::Tail { lines, follow } => tail(&settings, lines, follow, as_json),
-        AuditCommand::Search(args) => search(&settings, &args, as_json),
+        AuditCommand::Search(args) => search(&settings, args, as_json),
         AuditCommand::Verify => Ok(verify(&settings, as_json)),
     }
 }
@@ -61,14 +61,11 @@ fn tail(settings: &AuditSettings, count: usize, follow: bool, as_json: bool) -> 
     })?
 }
 
-fn search(settings: &AuditSettings, args: &SearchArgs, as_json: bool) -> Result<ExitCode> {
-    let filter = Filter::new(args)?;
+fn search(settings: &AuditSettings, args: SearchArgs, as_json: bool) -> Result<ExitCode> {
+    let SearchArgs { tool, client, since, outcome } = args;
+    let query = audit_query(SearchAudit { tool, client, since, outcome, ..SearchAudit::default() })?;
     let mut table = Table::new(as_json);
-    audit::each_line(settings, &mut |line| match Entry::read(line) {
-        Some(entry) if filter.takes(&entry) => table.row(line),
-        _ => ControlFlow::Continue(()),
-    })
-    .context("the audit log")?;
+    audit::each_match(settings, &query, &mut |line| table.row(line)).context("the audit log")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -187,80 +184,12 @@ fn set([time, seq, phase, client, origin, target, details]: [String; 7]) -> Cont
     print::row(row.trim_end())
 }
 
-/// Search filter. `None` matches everything.
-struct Filter {
-    tools: Option<Pattern>,
-    clients: Option<Pattern>,
-    since: Option<jiff::Timestamp>,
-    outcome: Option<String>,
-}
-
-impl Filter {
-    fn new(args: &SearchArgs) -> Result<Filter> {
-        let pattern = |glob: &Option<String>| glob.as_ref().map(|glob| Pattern::new(&[glob])).transpose();
-        let bad = |error: portcullis_core::PatternError| BadUsage(error.to_string());
-        Ok(Filter {
-            tools: pattern(&args.tool).map_err(bad)?,
-            clients: pattern(&args.client).map_err(bad)?,
-            since: args.since.as_deref().map(|text| since("--since", text, &SystemClock)).transpose()?,
-            outcome: args.outcome.clone(),
-        })
-    }
-
-    fn takes(&self, entry: &Entry) -> bool {
-        let late_enough =
-            |since: &jiff::Timestamp| entry.time.parse().is_ok_and(|time: jiff::Timestamp| time >= *since);
-        self.tools.as_ref().is_none_or(|tools| tools.matches(&entry.target))
-            && self.clients.as_ref().is_none_or(|clients| clients.matches(&entry.client))
-            && self.outcome.as_ref().is_none_or(|outcome| entry.outcome.as_ref() == Some(outcome))
-            && self.since.as_ref().is_none_or(late_enough)
-    }
-}
-
-/// Parses a duration ago, or a timestamp.
-pub(crate) fn since(name: &str, text: &str, clock: &dyn Clock) -> Result<jiff::Timestamp> {
-    if let Ok(time) = text.parse() {
-        return Ok(time);
-    }
-    let bad = |_| {
-        let text = portcullis_core::json::printable(text);
-        BadUsage(format!("invalid time `{name} {text}`: expected 30m, 1h, 7d or 2026-07-28T12:00:00Z"))
-    };
-    let ago = parse_duration(text).map_err(bad)?;
-    let now = jiff::Timestamp::try_from(clock.now()).context("the clock")?;
-    now.checked_sub(ago).context("the clock")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn entry(line: &str) -> Entry {
         Entry::read(line.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn a_search_takes_what_fits_all_it_names() {
-        let line = r#"{"seq":2,"time":"2026-07-28T12:00:00.000Z","call":1,"phase":"end","client":"laptop","target":"workspace_read","outcome":"ok"}"#;
-        let none = SearchArgs { tool: None, client: None, since: None, outcome: None };
-        let some = |text: &str| Some(text.to_owned());
-        for (args, expected) in [
-            (SearchArgs { ..none.clone() }, true),
-            (SearchArgs { tool: some("workspace_*"), ..none.clone() }, true),
-            (SearchArgs { tool: some("memory_*"), ..none.clone() }, false),
-            (SearchArgs { client: some("lap*"), outcome: some("ok"), ..none.clone() }, true),
-            (SearchArgs { client: some("lap*"), outcome: some("denied"), ..none.clone() }, false),
-            (SearchArgs { since: some("2026-07-28T12:00:00Z"), ..none.clone() }, true),
-            (SearchArgs { since: some("2026-07-28T14:00:00+01:00"), ..none.clone() }, false),
-        ] {
-            assert_eq!(Filter::new(&args).unwrap().takes(&entry(line)), expected, "{args:?}");
-        }
-        for args in [
-            SearchArgs { since: some("yesterday"), ..none.clone() },
-            SearchArgs { tool: some("["), ..none.clone() },
-        ] {
-            assert!(Filter::new(&args).err().unwrap().is::<BadUsage>(), "{args:?}");
-        }
     }
 
     #[test]

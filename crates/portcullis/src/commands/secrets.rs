@@ -1,6 +1,6 @@
 //! `portcullis secrets`: set, list, grant, remove.
 
-use super::{LoadedHome, open, this_user};
+use super::{open_operations, this_user};
 use crate::cli::{SecretSetArgs, SecretsArgs, SecretsCommand};
 use crate::passphrase::{PassphrasePrompt, open_secrets};
 use crate::{BadUsage, password_prompt, print};
@@ -37,8 +37,7 @@ pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Resu
         }
         SecretsCommand::List => PassphrasePrompt::ToOpen,
     };
-    let LoadedHome { home, loaded, .. } = open(home)?;
-    let ops = Operations::in_command(home, loaded.config, |warning| print::note(warning))?;
+    let ops = open_operations(home)?;
     let store = open_secrets(&ops.home, &ops.config(), ops.database(), Arc::new(SystemClock), asking)?;
     let ops = ops.with_secrets(store);
     match command {

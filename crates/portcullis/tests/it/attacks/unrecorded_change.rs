@@ -82,7 +82,7 @@ async fn by_a_command_is_recorded_while_a_hub_runs_and_before() {
         (user, "mcp.disable", "\"far\"", "ok"),
         (user, "mcp.remove", "\"far\"", "ok"),
         (user, "admin.link", "{}", "ok"),
-        (user, "clients.revoke", "\"nobody\"", "internal"),
+        (user, "clients.revoke", "\"nobody\"", "not_found"),
     ];
     told(&home, &expected).await;
     let log = log(&home);
