@@ -1,7 +1,8 @@
 //! Time a call spends waiting for people, which its deadline excludes.
 
 use crate::call::Trail;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -30,22 +31,18 @@ impl HumanWait {
 
     /// Returns the total so far.
     pub fn total(&self) -> Duration {
-        let waited = self.lock();
+        let waited = self.waited.lock();
         waited.before + waited.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Counts as waiting until the guard is dropped.
     pub fn begin(&self) -> HumanWaitGuard<'_> {
-        let mut waited = self.lock();
+        let mut waited = self.waited.lock();
         waited.waiting += 1;
         waited.since.get_or_insert_with(Instant::now);
         drop(waited);
         let outer = self.outer.as_ref().map(|outer| Box::new(outer.waits.begin()));
         HumanWaitGuard { waits: self, _outer: outer }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HumanWaitState> {
-        self.waited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -58,7 +55,7 @@ pub struct HumanWaitGuard<'a> {
 
 impl Drop for HumanWaitGuard<'_> {
     fn drop(&mut self) {
-        let mut waited = self.waits.lock();
+        let mut waited = self.waits.waited.lock();
         waited.waiting -= 1;
         if waited.waiting == 0
             && let Some(since) = waited.since.take()

@@ -14,9 +14,10 @@ use affected::{Unannounced, listed_by};
 use arc_swap::ArcSwap;
 use futures::future::BoxFuture;
 use index::{NameIndex, ReservedNames};
+use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use tokio::sync::broadcast;
 
 /// Broadcast capacity. A slower listener learns that it lagged, and must assume that everything changed.
@@ -333,7 +334,7 @@ pub struct ResourceSubscription {
 impl Drop for ResourceSubscription {
     fn drop(&mut self) {
         let Some(inner) = self.registry.upgrade() else { return };
-        let mut watched = inner.lock_watched();
+        let mut watched = inner.watched.lock();
         if let Some(count) = watched.get_mut(&self.watched) {
             *count -= 1;
             if *count == 0 {
@@ -369,7 +370,7 @@ impl Registry {
     /// [`Provider::on_name_conflicts`] instead.
     pub fn add(&self, provider: impl Provider + 'static) -> Result<(), RegistryError> {
         let provider: Arc<dyn Provider> = Arc::new(provider);
-        let mut known = self.inner.lock_known();
+        let mut known = self.inner.known.lock();
         if provider.prefix().is_none() {
             self.inner.index.load().check_unique_names(&*provider)?;
         }
@@ -381,7 +382,7 @@ impl Registry {
 
     /// Removes an upstream server. Calls already dispatched to it run to their end.
     pub fn remove(&self, server: &str) {
-        let mut known = self.inner.lock_known();
+        let mut known = self.inner.known.lock();
         // A native family may have the same name.
         known.providers.retain(|one| one.prefix().is_none() || one.name() != server);
         self.inner.index_anew(&mut known);
@@ -390,7 +391,7 @@ impl Registry {
     /// Sets which servers are configured. Names of a configured server stay reserved while it is down; all other
     /// reservations are released.
     pub fn reserve_names(&self, servers: Vec<NameReservation>) {
-        let mut known = self.inner.lock_known();
+        let mut known = self.inner.known.lock();
         let mut before = std::mem::take(&mut known.reserved_names);
         for expected in servers {
             let same = before
@@ -445,7 +446,7 @@ impl Registry {
     /// Subscribes a client to a resource until the returned guard is dropped. The owner is notified of the first.
     pub(crate) fn watch(&self, _: Permit, uri: &str, client: &str) -> ResourceSubscription {
         let wanted = SubscriptionKey { client: client.to_owned(), uri: uri.to_owned() };
-        let mut watched = self.inner.lock_watched();
+        let mut watched = self.inner.watched.lock();
         let count = watched.entry(wanted.clone()).or_default();
         *count += 1;
         if *count == 1 {
@@ -488,10 +489,6 @@ impl Registry {
 }
 
 impl Inner {
-    fn lock_watched(&self) -> MutexGuard<'_, HashMap<SubscriptionKey, usize>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn watch(&self, watched: &SubscriptionKey, wanted: bool) {
         let (index, SubscriptionKey { client, uri }) = (self.index.load(), watched);
         if !wanted {
@@ -503,14 +500,10 @@ impl Inner {
         }
     }
 
-    fn lock_known(&self) -> MutexGuard<'_, RegistryState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Rebuilds the index. Returns the change to announce: for the list of one provider, its entries plus all differences
     /// since the last announcement of such a list, because names may have moved between providers.
     fn reindex(&self, list: List, change: CatalogChange) -> CatalogChange {
-        let mut known = self.lock_known();
+        let mut known = self.known.lock();
         self.index_anew(&mut known);
         let mut affected = known.unannounced.take(list);
         let CatalogChange::ListOf(_, name) = &change else { return change };

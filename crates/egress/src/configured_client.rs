@@ -18,10 +18,11 @@ use http_body_util::Full;
 use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use pooled_connection::PooledConnection;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -189,7 +190,7 @@ impl ConfiguredClient {
     /// Returns a usable connection from the pool: the newest, because it is the least likely to be closed.
     async fn take(&self) -> Option<PooledConnection> {
         loop {
-            let mut connection = self.lock().pop()?;
+            let mut connection = self.idle.lock().pop()?;
             if connection.good_until > Instant::now() && connection.is_idle().await {
                 return Some(connection);
             }
@@ -208,7 +209,7 @@ impl ConfiguredClient {
             return;
         }
         connection.good_until = Instant::now() + idle_for.min(IDLE_FOR_MAX);
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push(connection);
         }
@@ -226,7 +227,7 @@ impl ConfiguredClient {
             loop {
                 tokio::time::sleep(IDLE_FOR).await;
                 let Some(client) = client.upgrade() else { return };
-                let mut idle = client.lock();
+                let mut idle = client.idle.lock();
                 let now = Instant::now();
                 idle.retain(|connection| connection.good_until > now);
                 if idle.is_empty() {
@@ -235,10 +236,6 @@ impl ConfiguredClient {
                 }
             }
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<PooledConnection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

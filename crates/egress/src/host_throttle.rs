@@ -3,9 +3,10 @@
 //! A host is the name in the URL. Two names of one site have separate buckets.
 
 use crate::error::EgressError;
+use parking_lot::Mutex;
 use portcullis_core::Clock;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Hosts with a bucket. An evicted host starts with a full one.
@@ -82,8 +83,8 @@ impl HostThrottle {
     }
 
     fn with<T>(&self, host: &str, now: Duration, look: impl FnOnce(&mut HostBucket) -> T) -> T {
-        // No panic under this lock can leave a partial change, so a poisoned lock is safe to use.
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        // A panic under this lock leaves no partial change.
+        let mut hosts = self.hosts.lock();
         if hosts.len() >= HOSTS_MAX && !hosts.contains_key(host) {
             make_room(&mut hosts, now);
         }
@@ -113,7 +114,7 @@ mod tests {
 
     impl Clock for Hand {
         fn now(&self) -> SystemTime {
-            UNIX_EPOCH + Duration::from_secs(1_800_000_000 + *self.0.lock().unwrap())
+            UNIX_EPOCH + Duration::from_secs(1_800_000_000 + *self.0.lock())
         }
     }
 
@@ -132,7 +133,7 @@ mod tests {
         let asked: Vec<_> = (0..5).map(|_| waits(&pace, "a.test")).collect();
         assert_eq!(asked, [None, None, None, Some(2), Some(2)]);
         assert_eq!(waits(&pace, "b.test"), None);
-        *clock.0.lock().unwrap() = 2;
+        *clock.0.lock() = 2;
         assert_eq!((waits(&pace, "a.test"), waits(&pace, "a.test")), (None, Some(2)));
     }
 
@@ -144,9 +145,9 @@ mod tests {
         assert_eq!((waits(&pace, "a.test"), waits(&pace, "b.test")), (Some(30), None));
         // A later, shorter `Retry-After` does not shorten the first.
         pace.bar("a.test", "1");
-        *clock.0.lock().unwrap() = 10;
+        *clock.0.lock() = 10;
         assert_eq!(waits(&pace, "a.test"), Some(20));
-        *clock.0.lock().unwrap() = 30;
+        *clock.0.lock() = 30;
         assert_eq!(waits(&pace, "a.test"), None);
         pace.bar("c.test", "999999999");
         assert_eq!(waits(&pace, "c.test"), Some(3_600));
@@ -166,7 +167,7 @@ mod tests {
         for n in 0..HOSTS_MAX * 2 {
             let _ = pace.take(&format!("{n}.test"));
         }
-        assert_eq!(pace.hosts.lock().unwrap().len(), HOSTS_MAX);
+        assert_eq!(pace.hosts.lock().len(), HOSTS_MAX);
         assert_eq!(waits(&pace, "barred.test"), Some(600));
     }
 }

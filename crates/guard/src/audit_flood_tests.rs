@@ -39,7 +39,7 @@ impl Flooded {
             }
             let mut one = self.gate.call(call_by(caller(client), "stub_hang"));
             assert!(poll!(&mut one).is_pending());
-            if self.world.hanging.lock().unwrap().take().is_some() {
+            if self.world.hanging.lock().take().is_some() {
                 hanging.push(one);
                 continue;
             }
@@ -63,7 +63,7 @@ async fn leaves_room_for_the_others_and_is_refused_itself() {
     let (hanging, refused) = hub.hang("greedy").await;
     assert_eq!(hanging.len(), hub.most);
     assert_eq!(kind_of(&refused), Some(ErrorKind::Unavailable));
-    assert!(hub.world.hanging.lock().unwrap().is_none(), "what cannot be recorded is not done");
+    assert!(hub.world.hanging.lock().is_none(), "what cannot be recorded is not done");
     let event = Event::watch(caller("greedy"), "subscribe", "stub://a", serde_json::Value::Null);
     assert!(hub.gate.record(&event, Ok(())).await.is_err(), "nor is anything watched");
     assert!(hub.is_let("honest").await);

@@ -6,10 +6,11 @@ use crate::commit::CommitLayer;
 use crate::testing::{StoppedClock, StubState, call, gate, kind_of, outcome_text};
 use futures::future::join_all;
 use futures::poll;
+use parking_lot::Mutex;
 use portcullis_core::{ErrorKind, Gate};
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 
 /// An in-memory disk that fails on demand, and can block a sync until released.
 #[derive(Clone, Default)]
@@ -28,31 +29,31 @@ struct DiskState {
 
 impl Disk {
     fn set_broken(&self, broken: bool) {
-        self.state.lock().unwrap().broken = broken;
+        self.state.lock().broken = broken;
     }
 
     fn lines(&self) -> Vec<Value> {
-        let bytes = self.state.lock().unwrap().bytes.clone();
+        let bytes = self.state.lock().bytes.clone();
         String::from_utf8(bytes).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     fn check(&self) -> io::Result<()> {
-        if self.state.lock().unwrap().broken { Err(io::Error::other("disk on fire")) } else { Ok(()) }
+        if self.state.lock().broken { Err(io::Error::other("disk on fire")) } else { Ok(()) }
     }
 }
 
 impl LogSink for Disk {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.check()?;
-        let cursed = self.state.lock().unwrap().cursed;
+        let cursed = self.state.lock().cursed;
         assert!(!cursed, "cursed disk");
-        self.state.lock().unwrap().bytes.extend_from_slice(bytes);
+        self.state.lock().bytes.extend_from_slice(bytes);
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
         self.check()?;
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         state.syncs += 1;
         if let Some(hold) = state.hold_sync.take() {
             drop(state);
@@ -185,7 +186,7 @@ async fn a_stranger_cannot_forge_a_line_nor_hide_a_secret_in_a_name() {
 async fn a_call_with_side_effects_waits_for_the_disk_and_a_read_does_not() {
     let (go_on, hold) = mpsc::channel();
     let disk = Disk::default();
-    disk.state.lock().unwrap().hold_sync = Some(hold);
+    disk.state.lock().hold_sync = Some(hold);
     let setup = on(&disk);
     let mut write = setup.gate.call(call("stub_write"));
     assert!(poll!(&mut write).is_pending());
@@ -201,7 +202,7 @@ async fn a_call_with_side_effects_waits_for_the_disk_and_a_read_does_not() {
 async fn those_who_wait_together_share_a_sync() {
     let (go_on, hold) = mpsc::channel();
     let disk = Disk::default();
-    disk.state.lock().unwrap().hold_sync = Some(hold);
+    disk.state.lock().hold_sync = Some(hold);
     let setup = on(&disk);
     let mut writes: Vec<_> = (0..50).map(|_| setup.gate.call(call("stub_write"))).collect();
     for write in &mut writes {
@@ -209,7 +210,7 @@ async fn those_who_wait_together_share_a_sync() {
     }
     go_on.send(()).unwrap();
     assert!(join_all(writes).await.iter().all(Result::is_ok));
-    assert!(disk.state.lock().unwrap().syncs <= 2);
+    assert!(disk.state.lock().syncs <= 2);
 }
 
 #[tokio::test]
@@ -332,7 +333,7 @@ async fn a_path_that_is_no_folder_is_told_and_mended_without_a_restart() {
 #[tokio::test]
 async fn a_writer_that_panics_stops_what_acts_and_nothing_else() {
     let disk = Disk::default();
-    disk.state.lock().unwrap().cursed = true;
+    disk.state.lock().cursed = true;
     let setup = on(&disk);
     for _ in 0..2 {
         assert_eq!(kind_of(&setup.gate.call(call("stub_write")).await), Some(ErrorKind::Unavailable));

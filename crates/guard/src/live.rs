@@ -10,9 +10,10 @@ pub use minute_stats::MinuteStats;
 use crate::audit::AuditSubject;
 use crate::outcome_kind::OutcomeKind;
 use minute_stats::MinuteRing;
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 use tokio::sync::broadcast;
 
@@ -148,12 +149,12 @@ impl LiveCalls {
 
     /// Returns the last calls, newest first.
     pub fn recent(&self) -> Vec<Arc<LiveCall>> {
-        self.seen().recent.iter().rev().cloned().collect()
+        self.inner.seen.lock().recent.iter().rev().cloned().collect()
     }
 
     /// Returns a client's last call since this hub started.
     pub fn last_call(&self, client: &str) -> Option<SystemTime> {
-        self.seen().last.get(client).copied()
+        self.inner.seen.lock().last.get(client).copied()
     }
 
     /// Returns the number of open calls.
@@ -163,14 +164,14 @@ impl LiveCalls {
 
     /// Returns the statistics of the last 60 minutes, oldest first, without empty ones.
     pub fn minutes(&self, now: SystemTime) -> Vec<MinuteStats> {
-        self.seen().minutes.counted(now)
+        self.inner.seen.lock().minutes.counted(now)
     }
 
     pub(crate) fn opened(&self, at: SystemTime, subject: Arc<AuditSubject>) -> Arc<LiveCall> {
         let call = Arc::new(LiveCall { at, subject, end: OnceLock::new() });
         self.inner.open.fetch_add(1, Ordering::Relaxed);
         {
-            let mut seen = self.seen();
+            let mut seen = self.inner.seen.lock();
             if seen.recent.len() >= RECENT_MAX {
                 seen.recent.pop_front();
             }
@@ -192,7 +193,7 @@ impl LiveCalls {
         self.inner.open.fetch_sub(1, Ordering::Relaxed);
         // Set once; a second end is ignored.
         let _ = call.end.set(LiveEnd { ending, bytes, duration });
-        self.seen().minutes.count(now, ending != OutcomeKind::Ok, duration);
+        self.inner.seen.lock().minutes.count(now, ending != OutcomeKind::Ok, duration);
         self.send(|| LiveEvent::Closed(call.clone()));
     }
 
@@ -201,10 +202,6 @@ impl LiveCalls {
             // All listeners may be gone meanwhile.
             let _ = events.send(event());
         }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, RecentActivity> {
-        self.inner.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::outcome_kind::OutcomeKind;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use portcullis_core::{BoxFuture, Call, ErrorKind, Layer, Limit, Next, Outcome, Scrub, Target};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
@@ -16,7 +17,7 @@ use prometheus_client::registry::Registry;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 /// From a lookup to the longest usual deadline.
@@ -262,7 +263,7 @@ impl Metrics {
         if let Some(series) = self.inner.tools.load().get(name) {
             return series.clone();
         }
-        let _growing = self.inner.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _growing = self.inner.growing.lock();
         let known = self.inner.tools.load();
         if let Some(series) = known.get(name) {
             return series.clone();

@@ -3,9 +3,10 @@ use crate::authorize::ActivePolicy;
 use crate::testing::{call, caller, client, gate, kind_of, registry, scope};
 use jiff::civil::date;
 use jiff::{SignedDuration, ToSpan};
+use parking_lot::Mutex;
 use portcullis_core::{CatalogChange, Clock, DefaultDecision, ErrorKind, Gate, ToolView};
 use proptest::prelude::*;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 fn vienna() -> TimeZone {
@@ -333,13 +334,13 @@ impl SetClock {
     }
 
     fn set(&self, time: Timestamp) {
-        *self.0.lock().unwrap() = time.into();
+        *self.0.lock() = time.into();
     }
 }
 
 impl Clock for SetClock {
     fn now(&self) -> SystemTime {
-        *self.0.lock().unwrap()
+        *self.0.lock()
     }
 }
 
@@ -376,7 +377,7 @@ async fn a_list_is_of_one_moment() {
     struct Hurried(Mutex<SystemTime>);
     impl Clock for Hurried {
         fn now(&self) -> SystemTime {
-            let mut now = self.0.lock().unwrap();
+            let mut now = self.0.lock();
             *now += Duration::from_secs(60);
             *now
         }

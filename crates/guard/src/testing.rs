@@ -1,6 +1,7 @@
 //! Shared test fixtures: a family that succeeds, refuses, hangs, panics and floods; a client that answers requests; a
 //! stopped clock; and a text form of outcomes.
 
+use parking_lot::Mutex;
 use portcullis_core::{
     Arguments, BoxFuture, Call, CallCtx, CallLimits, Caller, Client, Clock, CompletionRef, Content, Effect,
     EffectSet, ErrorKind, Example, Family, Gate, InputRefusal, InputRequestKind, InputRequired,
@@ -11,8 +12,8 @@ use portcullis_core::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +71,7 @@ async fn refuse(_: Arc<StubState>, args: TextArgs, _: CallCtx) -> Result<Text, T
 }
 
 async fn hang(world: Arc<StubState>, _: TextArgs, ctx: CallCtx) -> Result<Text, ToolError> {
-    *world.hanging.lock().unwrap() = Some(ctx.cancel.clone());
+    *world.hanging.lock() = Some(ctx.cancel.clone());
     std::future::pending().await
 }
 
@@ -251,11 +252,11 @@ impl RecordingClient {
     }
 
     pub(crate) fn received(&self) -> String {
-        self.received.lock().unwrap().join("\n")
+        self.received.lock().join("\n")
     }
 
     fn receive(&self, what: String) {
-        self.received.lock().unwrap().push(what);
+        self.received.lock().push(what);
     }
 }
 

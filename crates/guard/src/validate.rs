@@ -9,6 +9,7 @@
 mod explain;
 
 use crate::extra_params;
+use parking_lot::Mutex;
 use portcullis_core::json::{folded, printable};
 use portcullis_core::schema::{BoundedValidator, TooCostly, plainly_fits};
 use portcullis_core::{
@@ -17,7 +18,7 @@ use portcullis_core::{
 };
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// Bound on reported errors. A model fixes these and sees the rest in the next round.
@@ -61,7 +62,7 @@ impl Layer for ValidationLayer {
 
 impl ValidationLayer {
     fn permits_of(&self, server: &str) -> Arc<Semaphore> {
-        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut permits = self.permits.lock();
         if let Some(of_server) = permits.get(server) {
             return of_server.clone();
         }

@@ -3,6 +3,7 @@
 use crate::config::{Config, McpOAuth, McpServerSettings};
 use crate::secret_store::LiveSecrets;
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
 use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore, vocabulary};
@@ -10,7 +11,7 @@ use portcullis_upstream::{
     ClientSecret, Login as Kept, LoginLock, LoginMetadata, LoginStore, OAuth, OAuthSpec,
 };
 use sha2::{Digest, Sha256};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The grant field of a client secret.
 const CLIENT_SECRET_FIELD: &str = "client_secret";
@@ -80,7 +81,7 @@ impl ServerLogin {
     /// reads the current ones.
     pub fn was_changed(&self) -> bool {
         // Locked while this process saves, so that its own changes are not reported.
-        let mut seen = self.place.seen();
+        let mut seen = self.place.seen.lock();
         let now = digest(&self.place.store, &self.place.server);
         std::mem::replace(&mut *seen, now) != now
     }
@@ -149,13 +150,9 @@ struct SecretLoginStore {
 }
 
 impl SecretLoginStore {
-    fn seen(&self) -> MutexGuard<'_, [u8; 32]> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Updates the stored tokens and registers them with the redactor.
     fn change<T>(&self, change: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let done = change()?;
         *seen = digest(&self.store, &self.server);
         drop(seen);

@@ -6,6 +6,7 @@ mod watch;
 
 pub use watch::watch;
 
+use parking_lot::{Mutex, MutexGuard};
 use crate::config::secret_detection;
 use crate::config::{Config, McpServerSettings};
 use crate::login::ServerLogin;
@@ -28,7 +29,7 @@ use portcullis_upstream::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, watch as watch_channel};
 
@@ -364,7 +365,7 @@ impl ServerManager {
     }
 
     fn lock(&self) -> MutexGuard<'_, ManagedServers> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The secret store of a running hub: key source, and propagation of changes to the redactor.
 
+use parking_lot::Mutex;
 use crate::config::Config;
 use crate::database;
 use crate::home::{Home, environment};
@@ -10,7 +11,7 @@ use portcullis_guard::Redactor;
 use portcullis_store::database::Database;
 use portcullis_store::secrets::{self, KeyPreference, KeyRequirement, KeySource, SecretError, SecretStore};
 use serde_json::Value;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Poll interval where file events are unavailable, as on network file systems.
@@ -89,17 +90,17 @@ impl LiveSecrets {
             Err(other) => return Err(other.to_string()),
             Ok(()) => {}
         }
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).problem.clone().map_or(Ok(()), Err)
+        self.state.lock().problem.clone().map_or(Ok(()), Err)
     }
 
     fn is_behind(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         self.store.is_stale() || self.store.generation() != state.generation
     }
 
     /// Returns the store generation that the redactor knows.
     fn known(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).generation
+        self.state.lock().generation
     }
 
     /// Returns whether there is news for subscribers that know the generation `notified`. Updating the redactor does not
@@ -123,7 +124,7 @@ impl LiveSecrets {
     /// Updates the redactor with the current store. On failure it keeps redacting the known values.
     pub fn apply(&self) {
         // Locked to the end: of two concurrent updates, the older reading must not win.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let generation = self.store.refresh();
         let mut problem = None;
         match self.store.all() {

@@ -102,8 +102,8 @@ pub(crate) fn open(
         ops,
         composed: composed.clone(),
         started: now(),
-        looked_at: std::sync::Mutex::default(),
-        logins: std::sync::Mutex::default(),
+        looked_at: parking_lot::Mutex::default(),
+        logins: parking_lot::Mutex::default(),
         last_calls: tokio::sync::OnceCell::new(),
         scripts,
     });
@@ -169,9 +169,9 @@ struct HubDesk {
     composed: Arc<ComposedHub>,
     started: Timestamp,
     /// Snapshots of disabled servers from probes.
-    looked_at: std::sync::Mutex<servers::ProbedServers>,
+    looked_at: parking_lot::Mutex<servers::ProbedServers>,
     /// Pending logins.
-    logins: std::sync::Mutex<servers::PendingLogins>,
+    logins: parking_lot::Mutex<servers::PendingLogins>,
     /// Last calls before startup, read from the audit log on first use.
     last_calls: tokio::sync::OnceCell<clients::LastCalls>,
     scripts: Option<scripts::HubScripts>,

@@ -1,5 +1,6 @@
 //! Composition root: builds a hub from its configuration. The only module that depends on every crate.
 
+use parking_lot::Mutex;
 use crate::config::{Config, McpServerSettings};
 use crate::database;
 use crate::home::{Home, make_private};
@@ -36,7 +37,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Instructions sent to clients in the handshake.
 const INSTRUCTIONS: &str = "Portcullis stands between you and what you touch. Files are under one workspace root; \
@@ -66,11 +67,11 @@ pub(crate) struct ConfigHealth(Mutex<Option<String>>);
 
 impl ConfigHealth {
     pub(crate) fn set(&self, problem: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        *self.0.lock() = problem;
     }
 
     pub(crate) fn state(&self) -> Result<(), String> {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*self.0.lock() {
             None => Ok(()),
             Some(problem) => Err(problem.clone()),
         }

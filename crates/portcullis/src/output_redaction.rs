@@ -3,6 +3,7 @@
 //! A hub uses its live redactor. Other commands read the store of their home before the first output, if that needs no
 //! prompt; otherwise only tokens are recognised, by their shape.
 
+use parking_lot::{Mutex, MutexGuard};
 use crate::config::{Config, LogFormat};
 use crate::home::Home;
 use portcullis_core::hidden_chars::escape_hidden_lines;
@@ -13,7 +14,7 @@ use portcullis_ops::secret_store;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::panic::PanicHookInfo;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 static KNOWN: Mutex<RedactionState> = Mutex::new(RedactionState { redactor: None, unread: None });
 
@@ -24,7 +25,7 @@ struct RedactionState {
 }
 
 fn known() -> MutexGuard<'static, RedactionState> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    KNOWN.lock()
 }
 
 /// Sets the home whose secrets are redacted.

@@ -11,12 +11,13 @@ use crate::message::{
 };
 use crate::{ScriptDiagnostic, frame};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use process::WorkerProcess;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
@@ -209,12 +210,12 @@ impl WorkerPool {
 
     /// Returns the number of warm workers.
     pub fn ready(&self) -> usize {
-        self.0.lock().ready.len()
+        self.0.state.lock().ready.len()
     }
 
     async fn take(&self) -> Result<WorkerProcess, ScriptFailure> {
         let ready = {
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             state.last_used = Some(Instant::now());
             // A warm worker may have been killed.
             state.ready.retain_mut(WorkerProcess::is_running);
@@ -234,7 +235,7 @@ impl WorkerPool {
 
     /// Starts warm workers for the next jobs.
     fn refill(&self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         let wanted = self.0.settings.warm.saturating_sub(state.ready.len() + state.starting);
         state.starting += wanted;
         let start_reaper = !state.reaper_running && self.0.settings.warm > 0;
@@ -244,7 +245,7 @@ impl WorkerPool {
             let inner = self.0.clone();
             tokio::spawn(async move {
                 let started = WorkerProcess::start(&inner.settings).await;
-                let mut state = inner.lock();
+                let mut state = inner.state.lock();
                 state.starting -= 1;
                 // A failed start is retried by the next job, which reports the error.
                 state.ready.extend(started.ok());
@@ -256,19 +257,13 @@ impl WorkerPool {
     }
 }
 
-impl PoolInner {
-    fn lock(&self) -> std::sync::MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Ends the warm workers after the idle timeout.
 async fn end_idle(pool: Weak<PoolInner>) {
     loop {
         let Some(inner) = pool.upgrade() else { return };
         let idle = inner.settings.idle;
         let left = {
-            let mut state = inner.lock();
+            let mut state = inner.state.lock();
             let used = state.last_used.map_or(idle, |used| used.elapsed());
             match idle.checked_sub(used).filter(|left| !left.is_zero()) {
                 Some(left) => left,

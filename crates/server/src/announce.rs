@@ -3,13 +3,14 @@
 use crate::dispatch::{bounded, caller};
 use crate::hub::{AdmittedClients, Hub};
 use crate::stream::{ClientStream, Outlet};
+use parking_lot::Mutex;
 use portcullis_core::{Caller, CatalogChange, Limit, List, ResourceSubscription};
 use portcullis_wire::params::{ParamKey, Params};
 use portcullis_wire::{RequestId, RpcError, rpc};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
@@ -120,7 +121,7 @@ pub(crate) struct ListenerGuard {
 
 impl Drop for ListenerGuard {
     fn drop(&mut self) {
-        self.hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+        self.hub.listeners.all.lock().remove(&self.key);
     }
 }
 
@@ -136,7 +137,7 @@ impl ChangeListeners {
         cancel: CancellationToken,
     ) -> Result<ListenerGuard, RpcError> {
         let tag = id.to_value();
-        let mut all = hub.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = hub.listeners.all.lock();
         let own = all.values().filter(|listener| listener.caller.client.name == caller.client.name).count();
         if all.len() >= LISTENERS_MAX || own >= LISTENERS_PER_CLIENT_MAX {
             Limit::Listeners.hit();
@@ -162,7 +163,7 @@ impl ChangeListeners {
     /// Ends the streams of clients that are no longer admitted, and updates the scope of the others. The local
     /// client has no token that could be revoked.
     pub(crate) fn follow(&self, known: &AdmittedClients) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, listener| {
+        self.all.lock().retain(|_, listener| {
             let now = match &listener.stream {
                 Some(_) => known.now(&listener.caller.client),
                 None => Some(known.local.clone()),
@@ -181,7 +182,7 @@ impl ChangeListeners {
 
     /// Ends every listening stream.
     pub(crate) fn close_all(&self) {
-        for (_, listener) in self.all.lock().unwrap_or_else(PoisonError::into_inner).drain() {
+        for (_, listener) in self.all.lock().drain() {
             if let Some(stream) = listener.stream {
                 stream.finish();
             }
@@ -245,7 +246,7 @@ impl Hub {
         let mut watched: BTreeSet<String> =
             self.sessions.all().iter().flat_map(|session| session.watched()).collect();
         {
-            let all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = self.listeners.all.lock();
             watched.extend(all.values().flat_map(|listener| listener.interest.watched.iter().cloned()));
         }
         for uri in watched {
@@ -318,7 +319,7 @@ impl Hub {
                 session.home.notify(message.clone());
             }
         }
-        let mut all = self.listeners.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.listeners.all.lock();
         all.retain(|_, listener| !listener.outlet.is_closed());
         let concerned = |listener: &&ChangeListener| {
             listener.interest.covers(change) && self.concerns(change, &listener.caller)
@@ -367,13 +368,13 @@ mod tests {
             cancel: cancel.clone(),
             _watches: Vec::new(),
         };
-        all.all.lock().unwrap().insert(key, listener);
+        all.all.lock().insert(key, listener);
         cancel
     }
 
     /// Returns the scope of each listener, by its key.
     fn hear(all: &ChangeListeners) -> Vec<(u64, String)> {
-        let all = all.all.lock().unwrap();
+        let all = all.all.lock();
         let globs = |listener: &ChangeListener| listener.caller.client.scope.allow.globs()[0].to_string();
         let mut hear: Vec<_> = all.iter().map(|(key, listener)| (*key, globs(listener))).collect();
         hear.sort();

@@ -7,10 +7,11 @@ use crate::session::Sessions;
 use crate::sources::Sources;
 use crate::tasks::Tasks;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use portcullis_core::{Client, ClientBridge, Clock, Gate, Scrub};
 use portcullis_wire::era::ServerProfile;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -235,7 +236,7 @@ impl Hub {
     fn vanished(&self, known: &AdmittedClients) -> Vec<(String, Option<u64>)> {
         let Some(admitted) = &known.admitted else { return Vec::new() };
         let now = admitted.values().map(|client| (client.name.clone(), client.token)).collect();
-        let mut seen = self.seen_clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen_clients.lock();
         let before = std::mem::replace(&mut *seen, now);
         before.into_iter().filter(|(name, token)| seen.get(name) != Some(token)).collect()
     }

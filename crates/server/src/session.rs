@@ -6,6 +6,7 @@ use crate::stream::{ClientStream, Outlet};
 use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::Mutex;
 use portcullis_core::{
     Client, ClientBridge, InputRefusal, InputRequest, Limit, LogLevel, ResourceSubscription,
 };
@@ -14,7 +15,7 @@ use portcullis_wire::{RequestId, Revision, RpcError, rpc};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -70,10 +71,6 @@ pub(crate) struct McpSession {
 struct Streams {
     next: u32,
     recent: VecDeque<(String, Arc<ClientStream>)>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl McpSession {
@@ -210,7 +207,7 @@ impl McpSession {
         uri: String,
         watch: impl FnOnce(&str) -> Result<ResourceSubscription, RpcError>,
     ) -> Result<(), RpcError> {
-        let mut subscriptions = lock(&self.subscriptions);
+        let mut subscriptions = self.subscriptions.lock();
         // Checked under the lock that `close` takes to remove subscriptions.
         if self.closed.is_cancelled() {
             return Err(RpcError::invalid_request("the session is closed; send `initialize` again"));
@@ -228,15 +225,15 @@ impl McpSession {
     }
 
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        lock(&self.subscriptions).remove(uri);
+        self.subscriptions.lock().remove(uri);
     }
 
     pub(crate) fn watches(&self, uri: &str) -> bool {
-        lock(&self.subscriptions).contains_key(uri)
+        self.subscriptions.lock().contains_key(uri)
     }
 
     pub(crate) fn watched(&self) -> Vec<String> {
-        lock(&self.subscriptions).keys().cloned().collect()
+        self.subscriptions.lock().keys().cloned().collect()
     }
 
     /// Registers an in-flight request, so that it can be cancelled by its id.
@@ -246,7 +243,7 @@ impl McpSession {
         cancel: &CancellationToken,
         max: usize,
     ) -> Result<InFlightRequestGuard, RpcError> {
-        let mut in_flight = lock(&self.in_flight);
+        let mut in_flight = self.in_flight.lock();
         if in_flight.contains_key(id) {
             return Err(RpcError::invalid_request("`id` is in use by a request in flight"));
         }
@@ -262,7 +259,7 @@ impl McpSession {
 
     /// Cancels a request. One that has finished is ignored.
     pub(crate) fn cancel(&self, id: &RequestId) {
-        if let Some(cancel) = lock(&self.in_flight).get(id) {
+        if let Some(cancel) = self.in_flight.lock().get(id) {
             cancel.cancel();
         }
     }
@@ -276,7 +273,7 @@ impl McpSession {
         let id = self.next_question.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
         {
-            let mut questions = lock(&self.questions);
+            let mut questions = self.questions.lock();
             questions.retain(|_, sender| !sender.is_closed());
             if questions.len() >= QUESTIONS_MAX {
                 Limit::Questions.hit();
@@ -295,13 +292,13 @@ impl McpSession {
 
     /// Removes a pending request, and returns whether it was there.
     pub(crate) fn withdraw(&self, question: u64) -> bool {
-        lock(&self.questions).remove(&question).is_some()
+        self.questions.lock().remove(&question).is_some()
     }
 
     /// Handles the client's response. One with an unknown id is ignored.
     pub(crate) fn answer(&self, response: &portcullis_wire::RpcResponse<'_>) {
         let RequestId::Number(id) = &response.id else { return };
-        let Some(sender) = lock(&self.questions).remove(id) else { return };
+        let Some(sender) = self.questions.lock().remove(id) else { return };
         let result = match response.outcome {
             Ok(raw) => portcullis_core::json::parse_exact(raw.get())
                 .map_err(|error| InputRefusal::Failed(error.to_string())),
@@ -319,7 +316,7 @@ impl McpSession {
         if !stream.is_resumable() {
             return;
         }
-        let mut streams = lock(&self.streams);
+        let mut streams = self.streams.lock();
         let name = stream.named(|| format!("s{}", streams.next)).to_owned();
         streams.next += 1;
         streams.recent.push_back((name, stream.clone()));
@@ -339,7 +336,7 @@ impl McpSession {
     /// Finds the stream of an event id, and the event's number.
     pub(crate) fn find_stream(&self, event_id: &str) -> Option<(Arc<ClientStream>, u64)> {
         let (name, seq) = event_id.rsplit_once('-')?;
-        let streams = lock(&self.streams);
+        let streams = self.streams.lock();
         let (_, stream) = streams.recent.iter().find(|(kept, _)| kept == name)?;
         Some((stream.clone(), seq.parse().ok()?))
     }
@@ -354,20 +351,20 @@ impl McpSession {
     }
 
     fn is_idle(&self) -> bool {
-        lock(&self.in_flight).is_empty() && self.readers.load(Ordering::Relaxed) == 0
+        self.in_flight.lock().is_empty() && self.readers.load(Ordering::Relaxed) == 0
     }
 
     pub(crate) fn close(&self) {
         self.closed.cancel();
         self.input_over.cancel();
-        for (_, cancel) in lock(&self.in_flight).drain() {
+        for (_, cancel) in self.in_flight.lock().drain() {
             cancel.cancel();
         }
-        lock(&self.questions).clear();
+        self.questions.lock().clear();
         // A caller that still holds the session must not keep its subscriptions alive.
-        let watches = std::mem::take(&mut *lock(&self.subscriptions));
+        let watches = std::mem::take(&mut *self.subscriptions.lock());
         drop(watches);
-        for (_, stream) in &lock(&self.streams).recent {
+        for (_, stream) in &self.streams.lock().recent {
             stream.finish();
         }
     }
@@ -397,7 +394,7 @@ pub(crate) struct InFlightRequestGuard {
 
 impl Drop for InFlightRequestGuard {
     fn drop(&mut self) {
-        lock(&self.session.in_flight).remove(&self.id);
+        self.session.in_flight.lock().remove(&self.id);
         self.session.touch();
     }
 }
@@ -424,7 +421,7 @@ impl Sessions {
     /// A client at its limit loses its own most idle session, never another client's.
     pub(crate) fn add(&self, session: &Arc<McpSession>) -> Result<(), RpcError> {
         let client = session.client();
-        let mut all = lock(&self.all);
+        let mut all = self.all.lock();
         let own = all.values().filter(|other| other.is_of(&client.name)).count();
         let own_full = own >= self.limits.sessions_per_client_max;
         if own_full || all.len() >= self.limits.sessions_max {
@@ -452,7 +449,7 @@ impl Sessions {
 
     /// Finds a session of this client. Another client's session is not found.
     pub(crate) fn find(&self, id: &str, client: &Client) -> Option<Arc<McpSession>> {
-        let session = lock(&self.all).get(id).cloned()?;
+        let session = self.all.lock().get(id).cloned()?;
         session.client().is(client).then(|| {
             session.touch();
             session
@@ -460,7 +457,7 @@ impl Sessions {
     }
 
     pub(crate) fn remove(&self, id: &str) -> bool {
-        let removed = lock(&self.all).remove(id);
+        let removed = self.all.lock().remove(id);
         if let Some(session) = &removed {
             session.close();
             self.leaves(&session.client().name);
@@ -471,7 +468,7 @@ impl Sessions {
 
     /// Calls the hook if a client has no session any more.
     fn leaves(&self, name: &str) {
-        let was_last = !lock(&self.all).values().any(|session| session.is_of(name));
+        let was_last = !self.all.lock().values().any(|session| session.is_of(name));
         if was_last {
             (self.left)(name);
         }
@@ -485,18 +482,18 @@ impl Sessions {
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<McpSession>> {
-        lock(&self.all).values().cloned().collect()
+        self.all.lock().values().cloned().collect()
     }
 
     pub(crate) fn close_all(&self) {
-        for (_, session) in lock(&self.all).drain() {
+        for (_, session) in self.all.lock().drain() {
             session.close();
         }
     }
 
     pub(crate) fn counts(&self) -> SessionCounts {
         let mut counts = SessionCounts::new();
-        for session in lock(&self.all).values() {
+        for session in self.all.lock().values() {
             *counts.entry(session.transport).or_default() += 1;
         }
         counts
@@ -523,7 +520,9 @@ impl Sessions {
 
     fn sweep(&self) {
         let idle_max = self.limits.session_idle;
-        let idle: Vec<String> = lock(&self.all)
+        let idle: Vec<String> = self
+            .all
+            .lock()
             .values()
             .filter(|session| {
                 session.transport == "http" && session.is_idle() && session.idle_for() > idle_max
@@ -599,7 +598,7 @@ mod tests {
         let left = Arc::new(Mutex::new(Vec::new()));
         let left_names = left.clone();
         let sessions =
-            Sessions::new(HubLimits::default(), move |name| lock(&left_names).push(name.to_owned()));
+            Sessions::new(HubLimits::default(), move |name| left_names.lock().push(name.to_owned()));
         let http = McpSession::streaming(named("ada", "*", Some(1)), "http").unwrap();
         let line = McpSession::new(named("local", "*", None), "stdio", ClientStream::fleeting()).unwrap();
         for session in [&http, &line] {
@@ -612,11 +611,11 @@ mod tests {
         };
         look(named("ada", "a_*", Some(1)), named("here", "l_*", None));
         assert_eq!([sees(&http), sees(&line)], ["a_*", "l_*"]);
-        assert_eq!(*lock(&left), ["local"], "called otherwise from now on");
+        assert_eq!(*left.lock(), ["local"], "called otherwise from now on");
         look(named("ada", "a_*", Some(2)), named("here", "l_*", None));
         assert!(http.closed.is_cancelled(), "another client has the name now");
         assert!(!line.closed.is_cancelled());
-        assert_eq!(*lock(&left), ["local", "ada"]);
+        assert_eq!(*left.lock(), ["local", "ada"]);
     }
 
     /// Has one resource, and records its subscriptions.
@@ -637,7 +636,7 @@ mod tests {
         }
 
         fn watch(&self, _: &str, _: &str, wanted: bool) {
-            lock(&self.0).push(wanted);
+            self.0.lock().push(wanted);
         }
 
         fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {
@@ -659,11 +658,11 @@ mod tests {
             })
         };
         subscribe().unwrap();
-        assert_eq!(*lock(&watches_seen), [true]);
+        assert_eq!(*watches_seen.lock(), [true]);
         session.close();
-        assert_eq!(*lock(&watches_seen), [true, false]);
+        assert_eq!(*watches_seen.lock(), [true, false]);
         assert!(subscribe().is_err());
-        assert_eq!(*lock(&watches_seen), [true, false]);
+        assert_eq!(*watches_seen.lock(), [true, false]);
     }
 
     /// A layer with fixed decisions on visibility and unattended use.
@@ -702,7 +701,7 @@ mod tests {
             let watch = gate.watch(&caller, "x://a");
             assert_eq!(watch.as_ref().err().copied(), refusal);
             // The URI of a refused resource never reaches its owner.
-            assert_eq!(lock(&watches_seen).is_empty(), refusal.is_some());
+            assert_eq!(watches_seen.lock().is_empty(), refusal.is_some());
         }
     }
 

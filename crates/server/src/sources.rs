@@ -9,12 +9,13 @@ mod token_lockout;
 pub(crate) use token_lockout::{TokenLockout, TokenRefusal};
 
 use crate::hub::HubLimits;
+use parking_lot::Mutex;
 use portcullis_core::{Clock, Limit};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use tokio::task::AbortHandle;
 
 /// The /64 network prefix of an IPv6 address.
@@ -109,10 +110,6 @@ pub(crate) struct PeerConnection {
     open: Arc<Mutex<OpenConnections>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Sources {
     pub(crate) fn new(limits: &HubLimits, clock: Arc<dyn Clock>) -> Sources {
         Sources {
@@ -127,7 +124,7 @@ impl Sources {
     /// authenticated is evicted, so a source that opens many silent connections closes its own.
     pub(crate) fn connect(&self, address: IpAddr) -> Result<PeerConnection, Limit> {
         let source = SourceNetwork::of(address);
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         if open.places.len() >= self.connections_max {
             Limit::Connections.hit();
             if !open.evict(None) {
@@ -150,7 +147,7 @@ impl Sources {
     }
 
     pub(crate) fn connections(&self) -> usize {
-        lock(&self.open).places.len()
+        self.open.lock().places.len()
     }
 
     pub(crate) fn token_failures(&self) -> u64 {
@@ -185,7 +182,7 @@ impl PeerConnection {
 
 impl Drop for PeerConnection {
     fn drop(&mut self) {
-        lock(&self.open).remove(self.id);
+        self.open.lock().remove(self.id);
     }
 }
 
@@ -229,7 +226,7 @@ mod tests {
         assert_eq!(sources.connect(other).err(), Some(Limit::Connections));
         assert_eq!(sources.connections(), 5);
         drop(held);
-        assert_eq!((sources.connections(), lock(&sources.open).by_source.len()), (0, 0));
+        assert_eq!((sources.connections(), sources.open.lock().by_source.len()), (0, 0));
         assert!(sources.connect(greedy).is_ok());
     }
 

@@ -3,9 +3,10 @@
 use crate::egress_filter::RedactedMessage;
 use bytes::Bytes;
 use futures::Stream as FutureStream;
+use parking_lot::Mutex;
 use portcullis_wire::sse;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -96,13 +97,9 @@ impl ClientStream {
         self.name.get_or_init(name)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, message: RedactedMessage, must_arrive: bool) {
         let data = message.into_bytes();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.done {
             return;
         }
@@ -119,23 +116,23 @@ impl ClientStream {
 
     /// Marks the end of the stream.
     pub(crate) fn finish(&self) {
-        self.state().done = true;
+        self.state.lock().done = true;
         self.wake.notify_waiters();
         self.wake.notify_one();
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.state().done
+        self.state.lock().done
     }
 
     /// Returns the buffered bytes, read or not.
     pub(crate) fn bytes(&self) -> usize {
-        self.state().bytes
+        self.state.lock().bytes
     }
 
     /// Returns the number of the newest event that was read.
     pub(crate) fn taken(&self) -> u64 {
-        self.state().taken
+        self.state.lock().taken
     }
 
     /// Waits for an event.
@@ -143,7 +140,7 @@ impl ClientStream {
         loop {
             let woken = self.wake.notified();
             {
-                let state = self.state();
+                let state = self.state.lock();
                 if state.let_go || !state.events.is_empty() {
                     return;
                 }
@@ -160,7 +157,7 @@ impl ClientStream {
         on_end: OnEnd,
     ) -> impl FutureStream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<> {
         let reader = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             // The first reader is the call's own response, and `let_go` may have been called before it.
             if state.reader > 0 {
                 state.let_go = false;
@@ -241,7 +238,7 @@ impl StreamReader {
     }
 
     fn take_events(&mut self) -> Option<Bytes> {
-        let mut state = self.stream.state();
+        let mut state = self.stream.state.lock();
         if state.reader != self.reader || state.let_go {
             return None;
         }
@@ -263,7 +260,7 @@ impl StreamReader {
     }
 
     fn is_over(&self) -> bool {
-        let state = self.stream.state();
+        let state = self.stream.state.lock();
         state.done || state.let_go || state.reader != self.reader
     }
 }
@@ -287,7 +284,7 @@ impl Outlet for ClientStream {
 
     fn let_go(&self) {
         if self.resumable {
-            self.state().let_go = true;
+            self.state.lock().let_go = true;
             self.wake.notify_waiters();
             self.wake.notify_one();
         }
@@ -298,7 +295,7 @@ impl Outlet for ClientStream {
     }
 
     fn backlog(&self) -> usize {
-        let state = self.state();
+        let state = self.state.lock();
         state.events.iter().filter(|event| event.seq > state.taken).map(|event| event.data.len()).sum()
     }
 }

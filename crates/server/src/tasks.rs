@@ -2,6 +2,7 @@
 
 use crate::dispatch::{CallJob, error_style, log_failure};
 use crate::session::random_id;
+use parking_lot::Mutex;
 use portcullis_core::{
     BoxFuture, CallCtx, Client, ErrorKind, ForeignTask, InputRefusal, InputRequest, InputRequestKind,
     InputResponses, KeyedInputRequest, LogMessage, Peer, Progress, ToolError,
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -73,14 +74,10 @@ fn now(clock: &dyn portcullis_core::Clock) -> jiff::Timestamp {
 }
 
 impl Task {
-    fn state(&self) -> MutexGuard<'_, TaskProgress> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Ends the task, unless it has ended. Pending questions in it fail.
     fn end(&self, status: &'static str, result: Result<Value, RpcError>) {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if matches!(state.phase, Phase::Ended(..)) {
                 return;
             }
@@ -100,7 +97,7 @@ impl Task {
 
     /// Adds questions to those that are pending. An answer to an earlier question with the same key is dropped.
     fn asks(&self, questions: Vec<KeyedInputRequest>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for question in &questions {
             state.answers.remove(&question.key);
         }
@@ -114,7 +111,7 @@ impl Task {
     }
 
     fn show(&self) -> Value {
-        let state = self.state();
+        let state = self.state.lock();
         let mut shown = json!({
             "taskId": self.id,
             "status": match &state.phase {
@@ -215,11 +212,11 @@ impl Tasks {
             ));
         }
         let holder = Owner::of(owner);
-        let mut foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut foreign = self.foreign.lock();
         let is_anothers = |id: &str| {
             let mut of_client = foreign.get(&holder).into_iter().flatten();
             of_client.any(|task| task.id == id && (task.own != own || task.server != server))
-                || self.all().contains_key(id)
+                || self.all.lock().contains_key(id)
         };
         let mut id = own.clone();
         if is_anothers(&id) {
@@ -236,15 +233,15 @@ impl Tasks {
 
     /// Finds an upstream task of this client.
     pub(crate) fn foreign(&self, owner: &Client, id: &str) -> Option<Arc<ForeignTask>> {
-        let foreign = self.foreign.lock().unwrap_or_else(PoisonError::into_inner);
+        let foreign = self.foreign.lock();
         foreign.get(&Owner::of(owner))?.iter().rev().find(|task| task.id == id).cloned()
     }
 
     /// Removes all tasks of a revoked client: a later client with its name must not see them.
     pub(crate) fn forget_of(&self, name: &str, token: Option<u64>) {
         let owner = Owner { name: name.to_owned(), token };
-        self.foreign.lock().unwrap_or_else(PoisonError::into_inner).remove(&owner);
-        self.all().retain(|_, task| {
+        self.foreign.lock().remove(&owner);
+        self.all.lock().retain(|_, task| {
             let is_others = task.owner != owner;
             if !is_others {
                 task.cancel.cancel();
@@ -253,13 +250,9 @@ impl Tasks {
         });
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Finds a task of this client. Another client's task is reported like one that does not exist.
     fn find(&self, client: &Client, id: &str) -> Result<Arc<Task>, RpcError> {
-        let task = self.all().get(id).filter(|task| task.owner == Owner::of(client)).cloned();
+        let task = self.all.lock().get(id).filter(|task| task.owner == Owner::of(client)).cloned();
         task.ok_or_else(|| {
             let id = portcullis_core::json::printable(id);
             RpcError::invalid_params(format_args!("no task `{id}`; finished ones are kept for five minutes"))
@@ -285,7 +278,7 @@ impl Tasks {
     ) -> Result<Value, RpcError> {
         let task = self.find(client, id)?;
         {
-            let mut state = task.state();
+            let mut state = task.state.lock();
             let TaskProgress { phase, answers: known, .. } = &mut *state;
             if let Phase::Asking(questions) = phase {
                 for (key, answer) in answers {
@@ -306,7 +299,9 @@ impl Tasks {
     }
 
     pub(crate) fn sweep(&self) {
-        self.all().retain(|_, task| task.state().ended_at.is_none_or(|ended| ended.elapsed() < KEPT_FOR));
+        self.all
+            .lock()
+            .retain(|_, task| task.state.lock().ended_at.is_none_or(|ended| ended.elapsed() < KEPT_FOR));
     }
 }
 
@@ -329,7 +324,7 @@ impl TaskPeer {
         loop {
             let answered = self.task.answered.notified();
             {
-                let state = self.task.state();
+                let state = self.task.state.lock();
                 if keys.iter().all(|key| state.answers.contains_key(key)) {
                     let answers = &state.answers;
                     return Ok(keys.iter().map(|key| (key.clone(), answers[key].clone())).collect());
@@ -355,7 +350,7 @@ struct TaskQuestionGuard<'a> {
 
 impl Drop for TaskQuestionGuard<'_> {
     fn drop(&mut self) {
-        let mut state = self.task.state();
+        let mut state = self.task.state.lock();
         if let Phase::Asking(questions) = &mut state.phase {
             questions.retain(|key, _| !self.keys.contains(key));
             if questions.is_empty() {
@@ -428,7 +423,7 @@ pub(crate) fn start(job: CallJob) -> RpcOutcome {
         clock: hub.clock.clone(),
     });
     {
-        let mut all = hub.tasks.all();
+        let mut all = hub.tasks.all.lock();
         let own = all.values().filter(|other| other.owner == task.owner).count();
         if all.len() >= TASKS_MAX || own >= TASKS_PER_CLIENT_MAX {
             portcullis_core::Limit::Tasks.hit();
@@ -517,7 +512,7 @@ mod tests {
             made(&tasks, &client(&format!("other{n}")), FOREIGN_PER_CLIENT_MAX);
         }
         assert!(tasks.foreign(&ada, "ada-0").is_some(), "the client with the most loses one");
-        let kept = tasks.foreign.lock().unwrap().values().map(VecDeque::len).sum::<usize>();
+        let kept = tasks.foreign.lock().values().map(VecDeque::len).sum::<usize>();
         assert_eq!(kept, FOREIGN_MAX);
         tasks.forget_of("ada", None);
         assert!(tasks.foreign(&ada, "ada-0").is_none(), "it may be another's name by now");
@@ -531,12 +526,12 @@ mod tests {
         made(&tasks, &former, 1);
         let one = task(&former);
         one.end("completed", Ok(json!({ "content": "private" })));
-        tasks.all().insert("one".to_owned(), one);
+        tasks.all.lock().insert("one".to_owned(), one);
         assert!(tasks.get(&former, "one").is_ok() && tasks.foreign(&former, "ada-0").is_some());
         assert!(tasks.get(&namesake, "one").is_err() && tasks.cancel(&namesake, "one").is_err());
         assert!(tasks.foreign(&namesake, "ada-0").is_none());
         // Control: by name alone, it would be found.
-        let by_name = |tasks: &Tasks| tasks.all().values().any(|task| task.owner.name == namesake.name);
+        let by_name = |tasks: &Tasks| tasks.all.lock().values().any(|task| task.owner.name == namesake.name);
         assert!(by_name(&tasks));
         // Removing the old client's tasks does not affect the new client.
         made(&tasks, &namesake, 1);
@@ -569,7 +564,7 @@ mod tests {
         let first = RoundPeer::new(ClientStream::fleeting(), &meta, PreviousRounds::default(), None);
         let (tasks, client) = (Tasks::default(), client("ada"));
         let peer = TaskPeer { task: task(&client), first: Arc::new(first) };
-        tasks.all().insert("one".to_owned(), peer.task.clone());
+        tasks.all.lock().insert("one".to_owned(), peer.task.clone());
         let mut asked = peer.ask(vec![KeyedInputRequest { key: "who".to_owned(), ask }]);
         assert!((&mut asked).now_or_never().is_none(), "not answered yet");
         peer.task.end("completed", Ok(Value::Null));
@@ -584,15 +579,15 @@ mod tests {
     fn what_was_answered_is_asked_anew_under_the_same_key() {
         let (tasks, client) = (Tasks::default(), client("ada"));
         let task = task(&client);
-        tasks.all().insert(task.id.clone(), task.clone());
+        tasks.all.lock().insert(task.id.clone(), task.clone());
         for name in ["first", "second"] {
             let ask = InputRequest::elicit("Who?", json!({}));
             task.asks(vec![KeyedInputRequest { key: "who".to_owned(), ask }]);
-            assert!(task.state().answers.is_empty(), "{name} is not answered yet");
+            assert!(task.state.lock().answers.is_empty(), "{name} is not answered yet");
             assert_eq!(task.show()["status"], "input_required");
             let answer = json!({ "action": "accept", "content": { "name": name } });
             tasks.update(&client, "one", InputResponses::from([("who".to_owned(), answer.clone())])).unwrap();
-            assert_eq!(task.state().answers["who"], answer);
+            assert_eq!(task.state.lock().answers["who"], answer);
         }
     }
 }

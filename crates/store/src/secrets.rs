@@ -29,11 +29,12 @@ use cipher::{CipherHeader, KeyDerivation, KeySourceId};
 use contents::SecretRecord;
 use jiff::Timestamp;
 use key::{KeyCreation, MasterKey};
+use parking_lot::Mutex;
 use portcullis_core::{Clock, Secret};
 use sealed_rows::SealedRow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::sync::watch;
 use zeroize::Zeroizing;
 
@@ -307,11 +308,11 @@ impl SecretStore {
 
     /// Returns when this process last released a value.
     pub fn last_used(&self, name: &str) -> Option<Timestamp> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+        self.used.lock().get(name).copied()
     }
 
     fn note_use(&self, name: &str) {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), self.now());
+        self.used.lock().insert(name.to_owned(), self.now());
     }
 
     /// Returns a value for `field` of a request to `host`, if a grant covers that.
@@ -406,8 +407,8 @@ impl SecretStore {
 
     fn current(&self) -> Arc<SecretSnapshot> {
         if self.is_stale() {
-            // No code under this lock can leave half a change, so a poisoned lock is safe to use.
-            let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+            // A panic under this lock leaves no partial change.
+            let _reading = self.reading.lock();
             if self.is_stale() {
                 self.seen.store(Arc::new(self.look()));
             }
@@ -494,7 +495,7 @@ impl SecretStore {
     }
 
     fn derive(&self, passphrase: &str, derivation: KeyDerivation) -> Result<MasterKey, SecretError> {
-        let mut derived = self.derived.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut derived = self.derived.lock();
         if let Some((of, master)) = &*derived
             && *of == derivation
             // The file may hold another passphrase by now.

@@ -5,10 +5,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The token that it accepts.
 pub const TOKEN: &str = "github_pat_11ATESTTOKEN00000000_example";
@@ -33,7 +34,7 @@ impl FakeGithub {
         std::thread::spawn(move || {
             for mut visitor in listener.incoming().flatten() {
                 let Some(request) = Request::read(&mut visitor) else { continue };
-                asking.lock().unwrap().push(format!("{} {}", request.method, request.target));
+                asking.lock().push(format!("{} {}", request.method, request.target));
                 let _ = visitor.write_all(&answer(&request, address).bytes());
             }
         });
@@ -46,7 +47,7 @@ impl FakeGithub {
 
     /// Returns method and URL of every request so far.
     pub fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 

@@ -1,7 +1,8 @@
 //! An HTTP server that does what a test scripts, and nothing else.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::broadcast;
@@ -175,7 +176,7 @@ impl MisbehavingServer {
     }
 
     pub fn seen(&self) -> Vec<RecordedRequest> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen.lock().clone()
     }
 }
 
@@ -187,7 +188,7 @@ async fn serve(
 ) {
     while let Some(request) = request(&mut visitor, connection).await {
         let done = does(&request);
-        seen.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+        seen.lock().push(request);
         let written = match done {
             MisbehavingReply::Answer(bytes) => visitor.write_all(&bytes).await,
             MisbehavingReply::Closes(bytes) => {

@@ -12,10 +12,11 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use url::form_urlencoded;
@@ -177,23 +178,23 @@ impl OAuthServers {
     }
 
     pub fn behave(&self, change: impl FnOnce(&mut OAuthBehavior)) {
-        change(&mut self.world.conduct.lock().unwrap());
+        change(&mut self.world.conduct.lock());
     }
 
     /// Invalidates all access tokens; refresh tokens stay valid.
     pub fn revoke(&self) {
-        self.world.memory.lock().unwrap().tokens.clear();
+        self.world.memory.lock().tokens.clear();
     }
 
     /// Invalidates refresh tokens, too.
     pub fn revoke_all(&self) {
         self.revoke();
-        self.world.memory.lock().unwrap().refresh.clear();
+        self.world.memory.lock().refresh.clear();
     }
 
     /// Returns the requests to paths with this ending.
     pub fn asked(&self, whom: &str, ending: &str) -> Vec<OAuthRequest> {
-        let memory = self.world.memory.lock().unwrap();
+        let memory = self.world.memory.lock();
         memory
             .asked
             .iter()
@@ -210,11 +211,11 @@ impl OAuthServers {
 
 impl OAuthState {
     fn issuer(&self) -> String {
-        format!("http://{}{}", self.issuer, self.conduct.lock().unwrap().tenant)
+        format!("http://{}{}", self.issuer, self.conduct.lock().tenant)
     }
 
     fn conduct(&self) -> OAuthBehavior {
-        self.conduct.lock().unwrap().clone()
+        self.conduct.lock().clone()
     }
 
     fn note(
@@ -231,7 +232,7 @@ impl OAuthState {
         let authorization =
             headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned());
         let path = uri.path().to_owned();
-        let mut memory = self.memory.lock().unwrap();
+        let mut memory = self.memory.lock();
         let tenant = headers.get("x-tenant").map(|value| value.to_str().unwrap().to_owned());
         memory.asked.push(OAuthRequest { whom, path, parts: parts.clone(), authorization, tenant });
         parts
@@ -280,7 +281,7 @@ async fn at_mcp(
     let message: Value = serde_json::from_slice(&body).unwrap_or_default();
     let token =
         headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-    let scopes = token.and_then(|token| world.memory.lock().unwrap().tokens.get(token).cloned());
+    let scopes = token.and_then(|token| world.memory.lock().tokens.get(token).cloned());
     let refuse = |status: u16, what: &str| {
         let document = if conduct.names_document {
             format!(", resource_metadata=\"{own}{DOCUMENT}\"")
@@ -351,7 +352,7 @@ async fn at_issuer(
         }
         "/revoke" => {
             let token = parts.get("token").map(String::as_str).unwrap_or_default();
-            let mut memory = world.memory.lock().unwrap();
+            let mut memory = world.memory.lock();
             memory.tokens.remove(token);
             memory.refresh.remove(token);
             reply(conduct.revoke_answers, &json!({}))
@@ -361,7 +362,7 @@ async fn at_issuer(
 }
 
 fn next(world: &OAuthState) -> u32 {
-    let mut memory = world.memory.lock().unwrap();
+    let mut memory = world.memory.lock();
     memory.made += 1;
     memory.made
 }
@@ -407,7 +408,7 @@ fn login(world: &OAuthState, conduct: &OAuthBehavior, parts: HashMap<String, Str
             IssParameter::Missing => {}
         }
     }
-    world.memory.lock().unwrap().codes.insert(code, parts);
+    world.memory.lock().codes.insert(code, parts);
     (StatusCode::FOUND, [(header::LOCATION, back.to_string())]).into_response()
 }
 
@@ -426,7 +427,7 @@ fn token(world: &OAuthState, conduct: &OAuthBehavior, parts: &HashMap<String, St
     }
     let scope = match part("grant_type") {
         "authorization_code" => {
-            let Some(given) = world.memory.lock().unwrap().codes.remove(part("code")) else {
+            let Some(given) = world.memory.lock().codes.remove(part("code")) else {
                 return refuse("invalid_grant");
             };
             let digest = Sha256::digest(part("code_verifier"));
@@ -438,7 +439,7 @@ fn token(world: &OAuthState, conduct: &OAuthBehavior, parts: &HashMap<String, St
             given.get("scope").cloned().unwrap_or_default()
         }
         "refresh_token" => {
-            let mut memory = world.memory.lock().unwrap();
+            let mut memory = world.memory.lock();
             let known = memory.refresh.get(part("refresh_token")).cloned();
             if conduct.rotates {
                 memory.refresh.remove(part("refresh_token"));
@@ -455,7 +456,7 @@ fn token(world: &OAuthState, conduct: &OAuthBehavior, parts: &HashMap<String, St
     let scope = scope.split(' ').filter(is_granted).collect::<Vec<_>>().join(" ");
     let number = next(world);
     let (access, refresh) = (format!("access-token-{number}"), format!("refresh-token-{number}"));
-    let mut memory = world.memory.lock().unwrap();
+    let mut memory = world.memory.lock();
     memory.tokens.insert(access.clone(), scope.clone());
     let mut answer = json!({ "access_token": access, "token_type": "Bearer", "scope": scope });
     if let Some(expires_in) = conduct.expires_in {

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a helper that fails is a test that fails")]
 
 use crate::wait::{until, within};
+use parking_lot::Mutex;
 use portcullis_store::database::{DatabaseError, OperationId, Topic};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
@@ -14,7 +15,7 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
@@ -221,7 +222,7 @@ impl ChildProcess {
 
     /// Returns stderr so far.
     pub fn stderr(&self) -> String {
-        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stderr.lock().clone()
     }
 
     /// Waits until stderr contains `text`.
@@ -286,7 +287,7 @@ async fn collect(mut from: impl AsyncRead + Unpin, into: Arc<Mutex<String>>) {
     let mut buffer = vec![0; 8 * 1024];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let text = String::from_utf8_lossy(&buffer[..count]);
-        into.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+        into.lock().push_str(&text);
     }
 }
 

@@ -1,5 +1,6 @@
 //! SHA-256 digests of program files, cached by the file's metadata: a server that restarts again and again costs nothing.
 
+use parking_lot::Mutex;
 use portcullis_store::pins::hex;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -8,7 +9,6 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Programs up to this size are known by their contents. Runtimes that carry everything have about a hundred MB.
 const PROGRAM_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -44,7 +44,7 @@ impl ProgramDigests {
             return Ok(format!("too large to read: {} bytes", found.size()));
         }
         let stamp = stamp(&found);
-        if let Some((_, digest)) = self.lock().get(path).filter(|(cached, _)| *cached == stamp) {
+        if let Some((_, digest)) = self.0.lock().get(path).filter(|(cached, _)| *cached == stamp) {
             return Ok(digest.clone());
         }
         let (mut hash, mut buffer) = (Sha256::new(), vec![0; 256 * 1024]);
@@ -56,16 +56,12 @@ impl ProgramDigests {
             }
         }
         let digest = format!("sha256:{}", hex(&hash.finalize()));
-        let mut cached = self.lock();
+        let mut cached = self.0.lock();
         if cached.len() >= CACHED_MAX {
             cached.clear();
         }
         cached.insert(path.to_owned(), (stamp, digest.clone()));
         Ok(digest)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PathBuf, (FileStamp, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What scripts can do, in the production worker.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
+use parking_lot::Mutex;
 use portcullis_script::{
     HostFunctions, HostRefusal, NoHostFunctions, PoolSettings, SandboxStrictness, ScriptFailure,
     ScriptHttpRequest, ScriptHttpResponse, ScriptJob, ScriptOutput, TextPiece, WorkerPool,
@@ -10,7 +11,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -170,7 +170,7 @@ type HostFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, HostRefusal>> + S
 
 impl HostFunctions for RecordingHost {
     fn http(&self, ask: ScriptHttpRequest) -> HostFuture<'_, ScriptHttpResponse> {
-        self.asked.lock().unwrap().push(format!("{ask:?}"));
+        self.asked.lock().push(format!("{ask:?}"));
         assert!(ask.secrets().all(|name| name == "A_KEY"));
         let headers = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
         let answer = ScriptHttpResponse {
@@ -183,10 +183,10 @@ impl HostFunctions for RecordingHost {
     }
 
     fn tool(&self, name: String, arguments: Box<RawValue>) -> HostFuture<'_, Box<RawValue>> {
-        self.asked.lock().unwrap().push(format!("{name} {}", arguments.get()));
+        self.asked.lock().push(format!("{name} {}", arguments.get()));
         if name == "slow" {
             // A person takes longer than the script's timeout.
-            *self.waited.lock().unwrap() = Duration::from_secs(3);
+            *self.waited.lock() = Duration::from_secs(3);
             return Box::pin(async {
                 tokio::time::sleep(Duration::from_secs(3)).await;
                 Ok(RawValue::from_string("\"late\"".to_owned()).unwrap())
@@ -204,7 +204,7 @@ impl HostFunctions for RecordingHost {
     }
 
     fn waited(&self) -> Duration {
-        *self.waited.lock().unwrap()
+        *self.waited.lock()
     }
 }
 
@@ -223,7 +223,7 @@ r = http.post("https://x/?k=" + key, json = {"token": key, "t": "pre-" + key, "n
         json!(["[secret A_KEY]", "[secret A_KEY]", false, 200, 1, "\"[secret A_KEY]\"", {"x": "y"}])
     );
     assert!(done.used_secret);
-    let asked = host.asked.lock().unwrap().join("\n");
+    let asked = host.asked.lock().join("\n");
     let secret = TextPiece::Secret("A_KEY".to_owned());
     let text = |text: &str| format!("{:?}", TextPiece::Text(text.to_owned()));
     for expected in [
@@ -263,7 +263,7 @@ async fn a_tool_is_called_by_the_hub_and_a_refusal_says_where() {
     let host = RecordingHost::default();
     let done = run(job("tools.call(\"t\", path = \"a\", n = 1)[\"x\"][0]"), &host).await.unwrap();
     assert_eq!(done.value.get(), "1");
-    assert_eq!(*host.asked.lock().unwrap(), [r#"t {"path":"a","n":1}"#]);
+    assert_eq!(*host.asked.lock(), [r#"t {"path":"a","n":1}"#]);
     match run(job("x = 1\ntools.call(\"no\")"), &host).await {
         Err(ScriptFailure::Script(fault, _)) => {
             assert_eq!(

@@ -1,5 +1,6 @@
 //! The demo desk. Changes are kept in memory, so that forms work.
 
+use parking_lot::{Mutex, MutexGuard};
 use crate::approvals::DemoApprovals;
 use crate::scripts::DemoScripts;
 use crate::{calls, data, servers, tools};
@@ -9,7 +10,7 @@ use portcullis_ops::desk::*;
 use portcullis_ops::{Actor, Problem};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::broadcast;
 
@@ -95,7 +96,7 @@ impl DemoDesk {
     }
 
     fn state(&self) -> MutexGuard<'_, DemoState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn tell_waiting(&self) {

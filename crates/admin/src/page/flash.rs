@@ -1,7 +1,7 @@
 //! Flash messages: the outcome of a form, shown on the next page. They live in memory, not in the URL, where they could be forged.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 /// Sessions with an unread message. At least the limit on sessions.
 const NOTICES_MAX: usize = 200;
@@ -12,7 +12,7 @@ pub(crate) struct FlashMessages(Mutex<HashMap<String, String>>);
 
 impl FlashMessages {
     pub(crate) fn put(&self, session: &str, said: String) {
-        let mut messages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut messages = self.0.lock();
         if messages.len() >= NOTICES_MAX && !messages.contains_key(session) {
             // Messages of sessions that never loaded another page.
             messages.clear();
@@ -22,7 +22,7 @@ impl FlashMessages {
 
     /// Removes and returns the message of a session.
     pub(crate) fn take(&self, session: &str) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(session)
+        self.0.lock().remove(session)
     }
 }
 
@@ -40,6 +40,6 @@ mod tests {
         for n in 0..1000 {
             notices.put(&n.to_string(), String::new());
         }
-        assert!(notices.0.lock().unwrap().len() <= NOTICES_MAX);
+        assert!(notices.0.lock().len() <= NOTICES_MAX);
     }
 }

@@ -3,10 +3,11 @@
 //! After five failures a source must wait before the next attempt, with exponential backoff; after ten it is locked out.
 //! A limit over all sources stops distributed guessing. An attempt that comes too early is refused without a hash.
 
+use parking_lot::Mutex;
 use portcullis_core::Clock;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Failures without a wait. People mistype.
@@ -52,7 +53,7 @@ impl PasswordLockout {
     /// Returns the remaining wait of a source as an error.
     pub(super) fn check_lockout(&self, address: IpAddr) -> Result<(), Duration> {
         let now = self.clock.since_epoch();
-        let table = self.lock();
+        let table = self.table.lock();
         let own = table.by_source.get(&source(address)).filter(|failures| now < failures.forget_at);
         let own = own.and_then(|failures| left(failures.not_before, now));
         let all = (table.all >= ALL_MAX).then(|| left(table.all_since + LOCKED_FOR, now)).flatten();
@@ -61,7 +62,7 @@ impl PasswordLockout {
 
     pub(super) fn failed(&self, address: IpAddr) {
         let now = self.clock.since_epoch();
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         if left(table.all_since + LOCKED_FOR, now).is_none() {
             (table.all, table.all_since) = (0, now);
         }
@@ -85,11 +86,7 @@ impl PasswordLockout {
 
     /// Clears the failures of a source.
     pub(super) fn succeeded(&self, address: IpAddr) {
-        self.lock().by_source.remove(&source(address));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().by_source.remove(&source(address));
     }
 }
 
@@ -116,7 +113,7 @@ mod tests {
 
     impl Clock for SetClock {
         fn now(&self) -> SystemTime {
-            SystemTime::UNIX_EPOCH + *self.0.lock().unwrap()
+            SystemTime::UNIX_EPOCH + *self.0.lock()
         }
     }
 
@@ -138,7 +135,7 @@ mod tests {
                 tries.failed(address("127.0.0.1"));
                 looked_at += 1;
             }
-            *clock.0.lock().unwrap() += Duration::from_secs(1);
+            *clock.0.lock() += Duration::from_secs(1);
         }
         looked_at
     }
@@ -160,7 +157,7 @@ mod tests {
             tries.failed(here);
             let wait = tries.check_lockout(here).err().unwrap_or_default();
             waits.push(wait.as_secs());
-            *clock.0.lock().unwrap() += wait;
+            *clock.0.lock() += wait;
         }
         assert_eq!(waits, [0, 0, 0, 0, 1, 2, 4, 8, 16, 900]);
         assert_eq!(tries.check_lockout(here), Ok(()), "the lock ends");
@@ -185,8 +182,8 @@ mod tests {
             tries.failed(IpAddr::from(std::net::Ipv4Addr::from_bits(n)));
         }
         assert!(tries.check_lockout(address("10.0.0.2")).is_err(), "too many of all");
-        assert!(tries.lock().by_source.len() <= SOURCES_MAX);
-        *clock.0.lock().unwrap() += LOCKED_FOR;
+        assert!(tries.table.lock().by_source.len() <= SOURCES_MAX);
+        *clock.0.lock() += LOCKED_FOR;
         assert!(tries.check_lockout(address("10.0.0.2")).is_ok());
     }
 }

@@ -12,10 +12,10 @@ use super::random::SplitMix64;
 use super::session::{CallReply, StdioSession, TortureHome};
 use super::trace;
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use workload::{CALLS, FaultWorkload};
 
@@ -222,7 +222,7 @@ fn some_at_once<T: Sync>(all: &[T], run: impl Fn(&T) -> Result<FaultFigures> + S
     let work = || {
         while let Some(one) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             let one = run(one);
-            let Ok(mut seen) = seen.lock() else { return };
+            let mut seen = seen.lock();
             match (&mut *seen, one) {
                 (Ok(seen), Ok(one)) => seen.add(one),
                 (_, Err(error)) => *seen = Err(error),
@@ -231,7 +231,7 @@ fn some_at_once<T: Sync>(all: &[T], run: impl Fn(&T) -> Result<FaultFigures> + S
         }
     };
     std::thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(work))));
-    seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    seen.into_inner()
 }
 
 /// Returns what would be said of a hub that leaves out every flush whose line in the trace holds `left_out`.

@@ -8,9 +8,9 @@ use crate::gate::Permit;
 use crate::registry::{Definition, TemplateDef};
 use crate::tool::{CallLimits, DefaultDecision};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::json;
 use serde_json::value::RawValue;
-use std::sync::Mutex;
 
 /// A server that offers these tools, or of which nothing is known yet. A tool with the prefix `?` is withheld.
 #[derive(Clone)]
@@ -64,11 +64,11 @@ impl Provider for Server {
     }
 
     fn is_known(&self) -> bool {
-        self.offer.lock().unwrap().is_some()
+        self.offer.lock().is_some()
     }
 
     fn catalog(&self) -> Catalog {
-        let offer = self.offer.lock().unwrap();
+        let offer = self.offer.lock();
         let tools: Vec<_> = offer.iter().flatten().map(|name| tool(self.name, name)).collect();
         let mut second = HashMap::new();
         for first in tools.iter().filter(|_| self.prefix == Some("")) {
@@ -99,7 +99,7 @@ impl Provider for Server {
     }
 
     fn on_name_conflicts(&self, taken: Vec<NameConflict>) {
-        *self.conflicts.lock().unwrap() = taken.iter().map(NameConflict::why).collect();
+        *self.conflicts.lock() = taken.iter().map(NameConflict::why).collect();
     }
 
     fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
@@ -138,7 +138,7 @@ fn who_has_a_name_does_not_depend_on_who_came_first() {
             "files:read a:echo a:a_read a:a_c_sum b:b_echo b:only c:c_sum",
             "{order:?}"
         );
-        let conflicts = offers.iter().map(|one| one.conflicts.lock().unwrap().join(", ")).collect::<Vec<_>>();
+        let conflicts = offers.iter().map(|one| one.conflicts.lock().join(", ")).collect::<Vec<_>>();
         assert_eq!(
             conflicts,
             [
@@ -161,14 +161,14 @@ fn nobody_steps_into_the_place_of_a_configured_server() {
     // A withheld tool takes no name from others.
     assert_eq!(listed(&registry), "a:echo b:b_echo b:new");
     for gone in [Some(vec!["?echo"]), None] {
-        *a.offer.lock().unwrap() = gone;
+        *a.offer.lock() = gone;
         registry.inner.reindex(List::Tools, CatalogChange::Tools);
         assert_eq!(listed(&registry), "b:b_echo b:new");
     }
     registry.remove("a");
     assert_eq!(listed(&registry), "b:b_echo b:new");
     let conflicts = ["`echo` is reserved for server `a`, which is not running; this one is `b_echo`"];
-    assert_eq!(*b.conflicts.lock().unwrap(), conflicts);
+    assert_eq!(*b.conflicts.lock(), conflicts);
     // With a new naming configuration it loses the old names, and owns only those reserved for it.
     registry.reserve_names(vec![expected("a", "2", &["new"]), expected("b", "1", &[])]);
     assert_eq!(listed(&registry), "b:echo b:b_new");
@@ -186,7 +186,7 @@ fn a_second_name_is_nobody_elses_whoever_is_there() {
         registry.add(one.clone()).unwrap();
     }
     assert_eq!(listed(&registry), "-:b_c -:c a:a_b_c");
-    assert_eq!(*a_b.conflicts.lock().unwrap(), ["`c` is a tool of server `-`"]);
+    assert_eq!(*a_b.conflicts.lock(), ["`c` is a tool of server `-`"]);
     let all = ["-", "a", "a_b", "z"];
     registry.reserve_names(all.map(|name| expected(name, "1", &[])).into());
     registry.remove("a");
@@ -194,7 +194,7 @@ fn a_second_name_is_nobody_elses_whoever_is_there() {
     registry.add(a.clone()).unwrap();
     registry.add(first).unwrap();
     assert_eq!(listed(&registry), "-:b_c -:c z:a_b_c");
-    assert_eq!(*a.conflicts.lock().unwrap(), ["`b_c` is a tool of server `-`"]);
+    assert_eq!(*a.conflicts.lock(), ["`b_c` is a tool of server `-`"]);
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn an_address_and_its_form_are_of_the_same_server() {
         assert_eq!(registry.owner_of(uri, "").unwrap().name(), "b", "{uri}");
     }
     let lost = ["`x:*` is a template of server `b`", "`x:1` is a resource of server `b`"];
-    assert_eq!((*short.conflicts.lock().unwrap()).as_slice(), lost);
-    assert!(long.conflicts.lock().unwrap().is_empty());
+    assert_eq!((*short.conflicts.lock()).as_slice(), lost);
+    assert!(long.conflicts.lock().is_empty());
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! A small HTTP server whose responses come from a function.
 
+use parking_lot::Mutex;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -23,7 +24,7 @@ impl LoopbackSite {
                 tokio::spawn(async move {
                     let request = head(&mut visitor).await;
                     let answer = answer(&request);
-                    asking.lock().unwrap().push(request);
+                    asking.lock().push(request);
                     let _ = visitor.write_all(&answer).await;
                     let _ = visitor.shutdown().await;
                 });
@@ -41,7 +42,7 @@ impl LoopbackSite {
     }
 
     pub(super) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The approval desk: creates, decides and waits for approval requests.
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use portcullis_core::{Clock, ErrorKind, ToolError};
 use portcullis_store::approvals::{
     Approval, ApprovalError, ApprovalLifetimes, ApprovalOutcome, ApprovalRequest, ApprovalSnapshot,
@@ -8,7 +9,7 @@ use portcullis_store::approvals::{
 };
 use portcullis_store::database::Database;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -149,12 +150,8 @@ impl ApprovalDesk {
 
     /// Marks a form as open until the guard is dropped; `None` if one is open already.
     pub(super) fn open_form(&self, id: &str) -> Option<OpenFormGuard> {
-        let new = self.forms().insert(id.to_owned());
+        let new = self.inner.forms.lock().insert(id.to_owned());
         new.then(|| OpenFormGuard { desk: self.clone(), id: id.to_owned() })
-    }
-
-    fn forms(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.inner.forms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,7 +163,7 @@ pub(super) struct OpenFormGuard {
 
 impl Drop for OpenFormGuard {
     fn drop(&mut self) {
-        self.desk.forms().remove(&self.id);
+        self.desk.inner.forms.lock().remove(&self.id);
     }
 }
 

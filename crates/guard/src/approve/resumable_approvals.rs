@@ -3,9 +3,9 @@
 //! One approval covers a call over all its rounds. The token that links a round to its approval is single-use: a replayed
 //! round, or one for a different call, needs a new approval.
 
+use parking_lot::Mutex;
 use portcullis_store::approvals::ApprovalRequest;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -32,7 +32,7 @@ impl ResumableApprovals {
         getrandom::fill(&mut random).ok()?;
         let token = super::approval_request::hex(&random);
         let now = Instant::now();
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.retain(|_, one| one.until > now);
         if all.len() >= RESUMABLE_MAX {
             return None;
@@ -44,15 +44,11 @@ impl ResumableApprovals {
 
     /// Returns the approval that a call resumes with, and consumes it.
     pub(super) fn take(&self, request: &ApprovalRequest, token: &str) -> Option<String> {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let one = all.get(token)?;
         if one.digest != request.digest || one.until <= Instant::now() {
             return None;
         }
         all.remove(token).map(|one| one.approval)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, ResumableApproval>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,11 +7,12 @@ use super::record::JournalRecord;
 use super::sink::LogSink;
 use super::writer::JournalWriter;
 use arc_swap::ArcSwapOption;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use portcullis_core::{CallId, Clock, Limit};
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
@@ -164,7 +165,7 @@ impl Journal {
         let subject = begin.subject().clone();
         drop(self.room(subject.client(), 2, Some(self.bounds.within)).await?);
         for record in [begin, end] {
-            self.shared.push_record(self.shared.lock(), record);
+            self.shared.push_record(self.shared.queue.lock(), record);
         }
         Ok(())
     }
@@ -180,7 +181,7 @@ impl Journal {
         loop {
             let room = self.shared.room.notified();
             {
-                let mut queue = self.shared.lock();
+                let mut queue = self.shared.queue.lock();
                 if queue.dead || queue.has_room(client, places, self.bounds.client_records_max) {
                     return Ok(queue);
                 }
@@ -203,7 +204,7 @@ impl Journal {
 
     /// Queues the end record of a call. Its place is reserved, so this neither waits nor fails.
     pub(super) fn end(&self, record: JournalRecord) {
-        let mut queue = self.shared.lock();
+        let mut queue = self.shared.queue.lock();
         queue.reserved = queue.reserved.saturating_sub(1);
         let subject = record.subject();
         let share = queue.share(subject.client());
@@ -216,7 +217,7 @@ impl Journal {
 
     /// Resolves when the begin record of `call` is durable.
     pub(super) async fn commit(&self, call: CallId) -> Result<(), String> {
-        let begun = self.shared.lock().begun.get(&call).copied();
+        let begun = self.shared.queue.lock().begun.get(&call).copied();
         // A call that bypassed the audit layer has no record, and must not run.
         let ticket = begun.ok_or_else(|| format!("call {call} has no begin record"))?;
         self.durable(ticket).await
@@ -224,13 +225,13 @@ impl Journal {
 
     /// Resolves when everything queued so far is durable.
     pub(super) async fn flush(&self) -> Result<(), String> {
-        let newest = self.shared.lock().ticket;
+        let newest = self.shared.queue.lock().ticket;
         self.durable(newest).await
     }
 
     async fn durable(&self, ticket: u64) -> Result<(), String> {
         let (done, answer) = oneshot::channel();
-        let queue = self.shared.lock();
+        let queue = self.shared.queue.lock();
         self.shared.push(queue, Urgency::Now, JournalEntry::Commit { ticket, done });
         answer.await.unwrap_or_else(|_| Err("the audit writer has stopped".to_owned()))
     }
@@ -238,7 +239,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        self.shared.lock().stopping = true;
+        self.shared.queue.lock().stopping = true;
         self.shared.arrived.notify_one();
         if let Some(writer) = self.writer.take() {
             // A panic was caught and logged in the thread.
@@ -254,10 +255,6 @@ enum Urgency {
 }
 
 impl JournalState {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push(&self, mut queue: MutexGuard<'_, Queue>, urgency: Urgency, entry: JournalEntry) {
         if queue.dead {
             // Dropping the entry closes its channel, which fails the commit.
@@ -287,7 +284,7 @@ impl JournalState {
     fn die(&self) {
         tracing::error!("audit writer panicked; calls with side effects are refused");
         self.failure.store(Some(Arc::new("the audit writer has stopped".to_owned())));
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         queue.dead = true;
         queue.entries.clear();
         drop(queue);
@@ -300,25 +297,20 @@ impl JournalState {
         spare: Vec<JournalEntry>,
         timeout: Option<Duration>,
     ) -> (Vec<JournalEntry>, bool) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         queue.writer_is_idle = true;
         let is_quiet = |queue: &mut Queue| queue.entries.is_empty() && !queue.stopping;
         // After a failure, retries on its own.
         let timeout = if self.failure.load().is_some() { Some(RETRY_INTERVAL) } else { timeout };
-        queue = match timeout {
-            None => self.arrived.wait_while(queue, is_quiet).unwrap_or_else(PoisonError::into_inner),
+        match timeout {
+            None => self.arrived.wait_while(&mut queue, is_quiet),
             Some(timeout) => {
-                let waited = self.arrived.wait_timeout_while(queue, timeout, is_quiet);
-                waited.unwrap_or_else(PoisonError::into_inner).0
+                self.arrived.wait_while_for(&mut queue, is_quiet, timeout);
             }
-        };
+        }
         queue.writer_is_idle = false;
         let can_batch = |queue: &mut Queue| !queue.urgent && !queue.stopping;
-        queue = self
-            .arrived
-            .wait_timeout_while(queue, BATCH_WINDOW, can_batch)
-            .unwrap_or_else(PoisonError::into_inner)
-            .0;
+        self.arrived.wait_while_for(&mut queue, can_batch, BATCH_WINDOW);
         queue.urgent = false;
         let taken = std::mem::replace(&mut queue.entries, spare);
         queue.shares.retain(|_, share| {

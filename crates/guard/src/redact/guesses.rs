@@ -5,11 +5,12 @@
 //! Texts that the client has read before reveal nothing new and stay readable. The first one masked raises an alert.
 
 use super::look_alikes::LookAlike;
+use parking_lot::Mutex;
 use portcullis_core::{Client, Limit, Trail};
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -66,7 +67,7 @@ impl Guesses {
     pub(super) fn admit(&self, reader: &Reader, one: &LookAlike<'_>) -> bool {
         let client = &reader.client.name;
         let digest = self.hasher.hash_one(one.said) as u32;
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = self.accounts.lock();
         let now = Instant::now();
         if !accounts.contains_key(client) {
             if accounts.len() >= ACCOUNTS_MAX {
@@ -101,13 +102,13 @@ impl Guesses {
 
     /// Returns whether look-alikes are masked for the client.
     pub(super) fn is_spent(&self, reader: &Reader) -> bool {
-        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let accounts = self.accounts.lock();
         accounts.get(&reader.client.name).is_some_and(|account| account.spent)
     }
 
     /// Returns the clients over their quota, by name.
     pub(super) fn alerts(&self) -> Vec<GuessAlert> {
-        let (now, accounts) = (Instant::now(), self.accounts.lock().unwrap_or_else(PoisonError::into_inner));
+        let (now, accounts) = (Instant::now(), self.accounts.lock());
         let alert = |(client, account): (&String, &Account)| {
             let ends_in = (account.since + PERIOD).saturating_duration_since(now);
             (account.spent && !ends_in.is_zero()).then(|| GuessAlert { client: client.clone(), ends_in })

@@ -3,9 +3,10 @@
 //! Fairness: the share of each client is smaller than the pool, so a client that reads costly texts queues behind its own, and
 //! others find a free permit.
 
+use parking_lot::Mutex;
 use portcullis_core::{Client, INLINE_SCRUB_BYTES_MAX, Limit, ToolError};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -93,7 +94,7 @@ impl ScrubPool {
     }
 
     fn share_of(&self, client: &str) -> Arc<Semaphore> {
-        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = self.shares.lock();
         if let Some(share) = shares.get(client) {
             return share.clone();
         }

@@ -3,12 +3,13 @@
 //! It owns only the subscribed URIs, for the subscribed clients, so that unsubscribes are handled and the next instance
 //! gets the remaining subscriptions.
 
+use parking_lot::Mutex;
 use portcullis_core::{
     BoxFuture, Call, Catalog, DefaultDecision, Outcome, Permit, Provider, ResourceClaim, ToolError,
 };
 use portcullis_upstream::Upstream;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 #[derive(Clone)]
 pub(super) struct AbsentServer {
@@ -30,11 +31,7 @@ impl AbsentServer {
     }
 
     pub(super) fn watched(&self) -> BTreeSet<(String, String)> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<(String, String)>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock().clone()
     }
 }
 
@@ -58,7 +55,7 @@ impl Provider for AbsentServer {
     }
 
     fn owns_resource(&self, uri: &str, client: &str) -> ResourceClaim {
-        if self.lock().contains(&(uri.to_owned(), client.to_owned())) {
+        if self.watched.lock().contains(&(uri.to_owned(), client.to_owned())) {
             ResourceClaim::Listed
         } else {
             ResourceClaim::Not
@@ -71,7 +68,7 @@ impl Provider for AbsentServer {
 
     fn watch(&self, uri: &str, client: &str, wanted: bool) {
         let one = (uri.to_owned(), client.to_owned());
-        let mut watched = self.lock();
+        let mut watched = self.watched.lock();
         if wanted {
             watched.insert(one);
         } else {

@@ -1,5 +1,6 @@
 //! Upstream servers: status, review, trust, configuration, import, login.
 
+use parking_lot::Mutex;
 use super::differences::change;
 use super::{HubDesk, blocking, done, edit_problem, explained, load};
 use crate::commands::environment;
@@ -25,7 +26,7 @@ use portcullis_upstream::{Consent, ServerStatus};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -65,7 +66,7 @@ impl HubDesk {
 
     pub(super) async fn show_server(&self, name: String) -> Result<ServerDetail, Problem> {
         let running = self.composed.servers.upstream(&name).and_then(|upstream| upstream.snapshot());
-        let seen = running.or_else(|| locked(&self.looked_at).get(&name).cloned());
+        let seen = running.or_else(|| self.looked_at.lock().get(&name).cloned());
         let (composed, config) = (self.composed.clone(), self.config());
         blocking(move || {
             let server = find(&config, &name)?;
@@ -84,7 +85,7 @@ impl HubDesk {
         let looked = probe_server(server, &config, &self.composed.servers.makers).await.map_err(explained)?;
         let seen = looked.connected(&name).map_err(explained)?;
         {
-            let mut known = locked(&self.looked_at);
+            let mut known = self.looked_at.lock();
             known.retain(|name, _| config.mcp.iter().any(|server| server.name == *name));
             known.insert(name.clone(), seen);
         }
@@ -101,7 +102,7 @@ impl HubDesk {
         // Read first: the snapshot read afterwards is at least as complete.
         let is_part = upstream.as_ref().is_some_and(|upstream| upstream.is_seen_in_part());
         let running = upstream.and_then(|upstream| upstream.snapshot());
-        let seen = running.or_else(|| locked(&self.looked_at).get(&name).cloned());
+        let seen = running.or_else(|| self.looked_at.lock().get(&name).cloned());
         let (composed, config) = (self.composed.clone(), self.config());
         let said = blocking(move || {
             let server = find(&config, &name)?;
@@ -314,7 +315,7 @@ impl HubDesk {
         });
         tracing::info!(target: "admin", by = %actor, server = %name, "login to server started");
         // A newer login to the same server replaces the older one.
-        if let Some(older) = locked(&self.logins).insert(name, waiting) {
+        if let Some(older) = self.logins.lock().insert(name, waiting) {
             older.abort();
         }
         let url = tokio::select! {
@@ -334,13 +335,9 @@ struct PageConsent(Mutex<Option<oneshot::Sender<String>>>);
 
 impl Consent for PageConsent {
     fn show<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        let sent = locked(&self.0).take().and_then(|person| person.send(url.to_owned()).ok());
+        let sent = self.0.lock().take().and_then(|person| person.send(url.to_owned()).ok());
         Box::pin(async move { sent.ok_or_else(|| "the login was abandoned".to_owned()) })
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn find<'c>(config: &'c config::Config, name: &str) -> Result<&'c McpServerSettings, Problem> {

@@ -4,13 +4,14 @@ mod bad_input;
 mod figures;
 
 use crate::support::{home, stdio, text};
+use parking_lot::Mutex;
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::{TestHome, UNHURRIED, run};
 use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 const PENDING: &str = "Error: Script 'x.star' is pending approval. An administrator must review and approve this script \
@@ -146,7 +147,7 @@ fn echo() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
             let Ok(read) = visitor.read(&mut bytes) else { continue };
             let request = String::from_utf8_lossy(&bytes[..read]).into_owned();
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{request}", request.len());
-            kept.lock().unwrap().push(request);
+            kept.lock().push(request);
             let _ = visitor.write_all(answer.as_bytes());
         }
     });
@@ -174,7 +175,7 @@ async fn a_secret_goes_where_it_was_granted_and_is_never_seen() {
     approve(&home, "x", &[]).await;
     let ran = run_script(&mut client, "x").await;
     assert_eq!(ran["isError"], false, "{ran}");
-    let sent = asked.lock().unwrap().join("\n");
+    let sent = asked.lock().join("\n");
     assert!(
         sent.contains(&format!("authorization: Bearer {VALUE}"))
             && sent.contains(&format!("{{\"k\":\"{VALUE}\"}}")),
@@ -192,7 +193,7 @@ async fn a_secret_goes_where_it_was_granted_and_is_never_seen() {
         let answer = client.call("script_run", json!({ "name": "x", "function": function })).await;
         assert!(answer["isError"] == true && text(&answer).contains(told), "{answer}");
     }
-    assert_eq!(asked.lock().unwrap().len(), 1, "nothing else was sent");
+    assert_eq!(asked.lock().len(), 1, "nothing else was sent");
 
     // The same script without the grants of its approval.
     approve(&home, "x", &["--nothing"]).await;

@@ -78,9 +78,9 @@ impl<F: Future + Unpin> Future for CoalescedWake<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use std::collections::VecDeque;
     use std::future::poll_fn;
-    use std::sync::Mutex;
     use std::sync::atomic::AtomicUsize;
     use std::task::Poll::{Pending, Ready};
 
@@ -110,7 +110,7 @@ mod tests {
         let mut script: VecDeque<Does> = script.iter().copied().collect();
         let work = poll_fn(move |context| {
             count.fetch_add(1, Ordering::Relaxed);
-            *keep.lock().unwrap() = context.waker().clone();
+            *keep.lock() = context.waker().clone();
             match script.pop_front().unwrap_or(Does::Waits) {
                 Does::Waits => Pending,
                 Does::WakesItself => {
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(look(&mut work, &outer), Pending);
         assert_eq!(look(&mut work, &outer), Pending);
         assert_eq!((looks.load(Ordering::Relaxed), outer.0.load(Ordering::Relaxed)), (1, 0));
-        let woken = waker.lock().unwrap().clone();
+        let woken = waker.lock().clone();
         woken.wake_by_ref();
         woken.wake_by_ref();
         assert_eq!(outer.0.load(Ordering::Relaxed), 1);
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(look(&mut work, &first), Pending);
         // Not polled, but the new waker is registered.
         assert_eq!(look(&mut work, &second), Pending);
-        waker.lock().unwrap().wake_by_ref();
+        waker.lock().wake_by_ref();
         assert_eq!((first.0.load(Ordering::Relaxed), second.0.load(Ordering::Relaxed)), (0, 1));
     }
 

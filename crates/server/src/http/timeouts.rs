@@ -6,11 +6,12 @@
 
 use crate::sources::PeerConnection;
 use hyper::rt::{Sleep, Timer};
+use parking_lot::Mutex;
 use portcullis_core::{Limit, TOGETHER_BYTES_MAX, coalesce};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -55,13 +56,9 @@ impl ConnectionState {
         let patient = !is_new && self.peer.is_known();
         let time = if patient { self.times.keep_alive } else { self.times.headers_within };
         let deadline = Instant::now() + time;
-        let alarm = self.alarm().take().unwrap_or_else(|| Box::pin(tokio::time::sleep_until(deadline)));
+        let alarm = self.alarm.lock().take().unwrap_or_else(|| Box::pin(tokio::time::sleep_until(deadline)));
         // The first headers of a new connection have one timeout in all: the first byte does not restart it.
         Box::pin(HeadersSleep { connected: self.clone(), alarm: Some(alarm), deadline, has_begun: is_new })
-    }
-
-    fn alarm(&self) -> MutexGuard<'_, Option<Alarm>> {
-        self.alarm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,7 +120,7 @@ impl Future for HeadersSleep {
 
 impl Drop for HeadersSleep {
     fn drop(&mut self) {
-        *self.connected.alarm() = self.alarm.take();
+        *self.connected.alarm.lock() = self.alarm.take();
         self.connected.peer.set_idle(false);
     }
 }
@@ -232,7 +229,7 @@ mod tests {
         let mut first = connected.wait();
         assert!(timeout(9 * SECOND, &mut first).await.is_err(), "its headers came in time");
         drop(first);
-        assert!(connected.alarm().is_some(), "kept, and still set for the end of the first wait");
+        assert!(connected.alarm.lock().is_some(), "kept, and still set for the end of the first wait");
         let started = Instant::now();
         connected.wait().await;
         assert_eq!(started.elapsed().as_secs(), 10, "set for one second from now, and let go off");

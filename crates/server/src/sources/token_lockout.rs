@@ -13,13 +13,14 @@
 //!
 //! What remains: a source that guesses can lock out clients that have not authenticated from it since the hub started.
 
-use super::{PeerConnection, SourceNetwork, lock};
+use super::{PeerConnection, SourceNetwork};
+use parking_lot::Mutex;
 use portcullis_core::Clock;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Sources in the table. An entry has some hundred bytes.
@@ -121,7 +122,7 @@ impl TokenLockout {
         match look() {
             Some(found) => {
                 if !known_here {
-                    lock(&self.good).add(mark);
+                    self.good.lock().add(mark);
                     peer.place.good.store(mark.get(), Ordering::Relaxed);
                 }
                 Ok(found)
@@ -129,7 +130,7 @@ impl TokenLockout {
             None => {
                 self.failures.fetch_add(1, Ordering::Relaxed);
                 // Perhaps revoked; but its holder knew it, so it is no guess.
-                if !known_here && !lock(&self.good).marks.contains(&mark) {
+                if !known_here && !self.good.lock().marks.contains(&mark) {
                     self.failed(peer.place.source, mark);
                 }
                 Err(TokenRefusal::Wrong)
@@ -147,7 +148,7 @@ impl TokenLockout {
         let locked = |standing: &&SourceRecord| {
             standing.source.failures >= self.failures_max && self.left(standing.source, now).is_some()
         };
-        lock(&self.table).by_source.values().filter(locked).count()
+        self.table.lock().by_source.values().filter(locked).count()
     }
 
     fn mark(&self, source: SourceNetwork, token: &str) -> TokenFingerprint {
@@ -158,7 +159,7 @@ impl TokenLockout {
     fn may_try(&self, source: SourceNetwork, mark: TokenFingerprint) -> Result<(), Duration> {
         let now = self.clock.since_epoch();
         let wait = {
-            let table = lock(&self.table);
+            let table = self.table.lock();
             let Some(standing) = table.by_source.get(&source).filter(|s| now < s.forget_at) else {
                 return Ok(());
             };
@@ -166,14 +167,14 @@ impl TokenLockout {
             own.max(self.left(standing.source, now))
         };
         match wait {
-            Some(wait) if !lock(&self.good).marks.contains(&mark) => Err(wait),
+            Some(wait) if !self.good.lock().marks.contains(&mark) => Err(wait),
             _ => Ok(()),
         }
     }
 
     fn failed(&self, source: SourceNetwork, mark: TokenFingerprint) {
         let now = self.clock.since_epoch();
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         if now.saturating_sub(table.swept) >= SWEEP_EVERY || now < table.swept {
             table.by_source.retain(|_, standing| now < standing.forget_at);
             table.swept = now;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing;
-use std::sync::Mutex;
+use parking_lot::Mutex;
 use std::time::{Duration, SystemTime};
 
 struct SetClock(Mutex<SystemTime>);
@@ -11,7 +11,7 @@ impl SetClock {
     }
 
     fn pass(&self, secs: i64) {
-        let mut now = self.0.lock().unwrap();
+        let mut now = self.0.lock();
         let by = Duration::from_secs(secs.unsigned_abs());
         *now = if secs < 0 { *now - by } else { *now + by };
     }
@@ -19,7 +19,7 @@ impl SetClock {
 
 impl Clock for SetClock {
     fn now(&self) -> SystemTime {
-        *self.0.lock().unwrap()
+        *self.0.lock()
     }
 }
 

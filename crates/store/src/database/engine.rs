@@ -5,6 +5,7 @@ use super::peers::Peers;
 use super::view::{CachedTopic, Load, Refresh};
 use super::{DatabaseError, OperationId, Row, Topic, Transaction, Value, View, Work, wait};
 use crate::locked_file::{FilePrivacy, check_private, make_private_folder};
+use parking_lot::{Condvar, Mutex};
 use portcullis_core::{Clock, SystemClock};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, ToSql};
@@ -17,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -67,10 +68,6 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn lock_jobs(&self) -> MutexGuard<'_, VecDeque<Job>> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn wake(&self) {
         // It fails only where the counter is full, and then the thread is awake.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
@@ -84,16 +81,13 @@ impl Shared {
     pub(super) fn wait_until_fresh(&self) -> Result<(), DatabaseError> {
         self.wake();
         let (lock, ticked) = &self.ticked;
-        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_guard, waited) = ticked
-            .wait_timeout_while(guard, REFRESH_WITHIN, |()| !self.is_fresh())
-            .unwrap_or_else(PoisonError::into_inner);
-        if waited.timed_out() { Err(DatabaseError::busy()) } else { Ok(()) }
+        let waited = ticked.wait_while_for(&mut lock.lock(), |()| !self.is_fresh(), REFRESH_WITHIN);
+        if waited.timed_out() && !self.is_fresh() { Err(DatabaseError::busy()) } else { Ok(()) }
     }
 
     fn note_fresh(&self) {
         self.checked.store(self.made.elapsed().as_nanos() as u64, Ordering::Release);
-        let _guard = self.ticked.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.ticked.0.lock();
         self.ticked.1.notify_all();
     }
 }
@@ -144,7 +138,7 @@ impl Engine {
     }
 
     pub(super) fn submit(&self, job: Job) -> Result<(), DatabaseError> {
-        let mut jobs = self.shared.lock_jobs();
+        let mut jobs = self.shared.jobs.lock();
         if jobs.len() >= JOBS_MAX {
             return Err(DatabaseError::busy());
         }
@@ -270,7 +264,7 @@ pub(super) struct Worker {
 impl Worker {
     fn work(mut self) {
         loop {
-            let next = self.shared.lock_jobs().pop_front();
+            let next = self.shared.jobs.lock().pop_front();
             let Some(job) = next else {
                 if self.shared.stopping.load(Ordering::Acquire) {
                     return;
@@ -347,13 +341,13 @@ impl Worker {
     }
 
     fn views(&self) -> Vec<Arc<dyn Refresh>> {
-        let mut views = self.shared.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut views = self.shared.views.lock();
         views.retain(|view| view.strong_count() > 0);
         views.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn add_view(&mut self, view: &Arc<dyn Refresh>) {
-        self.shared.views.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(view));
+        self.shared.views.lock().push(Arc::downgrade(view));
         if self.connection.execute_batch("BEGIN").is_ok() {
             let version = self.versions.get(view.topic().name()).copied().unwrap_or_default();
             view.refresh(&mut Transaction { connection: &mut self.connection }, version);

@@ -4,6 +4,7 @@
 //! public ones is a hit.
 
 use super::site::{acceptor, answer, head, redirect};
+use parking_lot::Mutex;
 use portcullis_egress::Resolve;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -97,11 +98,11 @@ pub struct ScriptedResolver {
 
 impl ScriptedResolver {
     pub fn script(&self, host: &str, answers: Vec<Vec<IpAddr>>) {
-        self.scripted.lock().unwrap().insert(host.to_owned(), answers);
+        self.scripted.lock().insert(host.to_owned(), answers);
     }
 
     pub fn answer(&self, host: &str) -> Option<Vec<IpAddr>> {
-        if let Some(answers) = self.scripted.lock().unwrap().get_mut(host) {
+        if let Some(answers) = self.scripted.lock().get_mut(host) {
             return match answers.len() {
                 0 => None,
                 1 => Some(answers[0].clone()),
@@ -154,7 +155,7 @@ impl CanaryNetwork {
             let (reached, redirects) = (world.reached.clone(), redirects.clone());
             tokio::spawn(async move {
                 while let Ok((visitor, _)) = listener.accept().await {
-                    reached.lock().unwrap().push(visitor.local_addr().unwrap());
+                    reached.lock().push(visitor.local_addr().unwrap());
                     tokio::spawn(serve(visitor, port, redirects.clone()));
                 }
             });
@@ -165,7 +166,7 @@ impl CanaryNetwork {
     /// Returns the canaries that were reached since the last call.
     pub async fn hits(&self) -> Vec<SocketAddr> {
         self.settle().await;
-        let reached = std::mem::take(&mut *self.reached.lock().unwrap());
+        let reached = std::mem::take(&mut *self.reached.lock());
         reached.into_iter().filter(|at| !is_public_page(at)).collect()
     }
 
@@ -174,7 +175,7 @@ impl CanaryNetwork {
     pub async fn visits(&self, address: &str) -> usize {
         self.settle().await;
         let address: IpAddr = address.parse().unwrap();
-        self.reached.lock().unwrap().iter().filter(|at| at.ip().to_canonical() == address).count()
+        self.reached.lock().iter().filter(|at| at.ip().to_canonical() == address).count()
     }
 
     async fn settle(&self) {

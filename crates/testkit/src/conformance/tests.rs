@@ -1,6 +1,7 @@
 //! The fixtures as a client sees them, through a gate without layers.
 
 use super::family;
+use parking_lot::Mutex;
 use portcullis_core::{
     Arguments, BoxFuture, Call, CallCtx, Caller, CatalogChange, Client, CompletionRef, Content, ContentBody,
     Gate, InputRefusal, InputRequestKind, InputRequired, InputResponses, KeyedInputRequest, LogMessage,
@@ -9,7 +10,7 @@ use portcullis_core::{
 };
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Every tool, in the order of listing.
@@ -73,7 +74,7 @@ impl ScriptedPeer {
     }
 
     fn hear(&self, what: String) {
-        self.heard.lock().unwrap().push(what);
+        self.heard.lock().push(what);
     }
 }
 
@@ -149,7 +150,7 @@ async fn check(line: &str, peer: ScriptedPeer) -> String {
     let peer = Arc::new(peer);
     let ctx = CallCtx { peer: peer.clone(), ..CallCtx::detached() };
     let outcome = call(&gate(), target, arguments, ctx).await;
-    let mut lines = peer.heard.lock().unwrap().clone();
+    let mut lines = peer.heard.lock().clone();
     lines.extend(seen(outcome));
     lines.join("\n")
 }

@@ -3,10 +3,11 @@
 use crate::raw_http::RawHttpRequest;
 use crate::wait::within;
 use futures::future::BoxFuture;
+use parking_lot::{Condvar, Mutex};
 use portcullis_upstream::{Consent, Login, LoginLock, LoginStore};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 
 /// A user who completes every login, with an in-memory token store.
 #[derive(Default)]
@@ -31,7 +32,7 @@ struct TurnGuard(Arc<TurnQueue>);
 
 impl Drop for TurnGuard {
     fn drop(&mut self) {
-        *self.0.taken.lock().unwrap() = false;
+        *self.0.taken.lock() = false;
         self.0.given_back.notify_one();
     }
 }
@@ -39,15 +40,15 @@ impl Drop for TurnGuard {
 impl TestUser {
     /// Returns the pages that were shown.
     pub fn pages(&self) -> Vec<String> {
-        self.pages.lock().unwrap().clone()
+        self.pages.lock().clone()
     }
 
     pub fn kept(&self) -> Option<Login> {
-        self.kept.lock().unwrap().clone()
+        self.kept.lock().clone()
     }
 
     pub fn change(&self, change: impl FnOnce(&mut Login)) {
-        if let Some(login) = &mut *self.kept.lock().unwrap() {
+        if let Some(login) = &mut *self.kept.lock() {
             change(login);
         }
     }
@@ -55,7 +56,7 @@ impl TestUser {
 
 impl Consent for TestUser {
     fn show<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), String>> {
-        self.pages.lock().unwrap().push(url.to_owned());
+        self.pages.lock().push(url.to_owned());
         Box::pin(async move {
             let mut at = url.to_owned();
             // To the login page, and back.
@@ -91,20 +92,21 @@ impl LoginStore for TestUser {
     }
 
     fn save(&self, login: &Login) -> Result<(), String> {
-        *self.kept.lock().unwrap() = Some(login.clone());
+        *self.kept.lock() = Some(login.clone());
         Ok(())
     }
 
     fn forget(&self) -> Result<bool, String> {
-        Ok(self.kept.lock().unwrap().take().is_some())
+        Ok(self.kept.lock().take().is_some())
     }
 
     fn lock(&self) -> Result<LoginLock, String> {
         if self.keeps_no_turns.load(Ordering::Relaxed) {
             return Ok(Box::new(()));
         }
-        let taken = self.turns.taken.lock().unwrap();
-        *self.turns.given_back.wait_while(taken, |taken| *taken).unwrap() = true;
+        let mut taken = self.turns.taken.lock();
+        self.turns.given_back.wait_while(&mut taken, |taken| *taken);
+        *taken = true;
         Ok(Box::new(TurnGuard(self.turns.clone())))
     }
 }

@@ -91,11 +91,11 @@ async fn a_configured_client_is_used_as_it_is() {
     for secret in [None, Some("a secret with: odd + letters")] {
         let about = json!({ "registration_endpoint": null, "token_endpoint_auth_methods_supported": null });
         let (world, person) = start(OAuthBehavior { about, ..OAuthBehavior::default() }).await;
-        let asked_for = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let asked_for = Arc::new(parking_lot::Mutex::new(Vec::new()));
         let hosts = asked_for.clone();
         let look_up = secret.map(|secret| {
             ClientSecret(Arc::new(move |host: &str| {
-                hosts.lock().unwrap().push(host.to_owned());
+                hosts.lock().push(host.to_owned());
                 Ok(Secret::new(secret.to_owned()))
             }))
         });
@@ -112,7 +112,7 @@ async fn a_configured_client_is_used_as_it_is() {
             Some(_) => {
                 let value = token.authorization.clone().unwrap();
                 assert_eq!(value, "Basic bWluZTphK3NlY3JldCt3aXRoJTNBK29kZCslMkIrbGV0dGVycw==");
-                assert_eq!(*asked_for.lock().unwrap(), ["127.0.0.1"], "granted for the token endpoint");
+                assert_eq!(*asked_for.lock(), ["127.0.0.1"], "granted for the token endpoint");
             }
         }
     }

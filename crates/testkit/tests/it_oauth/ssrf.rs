@@ -5,12 +5,12 @@
 
 use super::*;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use portcullis_egress::{AllowlistEntry, Resolve};
 use portcullis_testkit::canary_network::{CANARY_PORT, PORTS, corpus, inside};
 use serde_json::json;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,7 +74,7 @@ async fn open() -> Arc<Namespace> {
                     namespace.hits.fetch_add(1, Ordering::SeqCst);
                 }
                 if is_server {
-                    tokio::spawn(serve(visitor, namespace.case.lock().unwrap().clone()));
+                    tokio::spawn(serve(visitor, namespace.case.lock().clone()));
                 }
             }
         });
@@ -146,7 +146,7 @@ impl Consent for PageCounter {
 
 /// Attempts a login, and returns whether the person was sent anywhere.
 async fn try_case(namespace: &Namespace, case: Case, exceptions: Vec<AllowlistEntry>) -> bool {
-    *namespace.case.lock().unwrap() = case;
+    *namespace.case.lock() = case;
     let settings = EgressSettings { exceptions, per_host: UNHURRIED, ..EgressSettings::default() };
     let (person, shown) = (Arc::new(TestUser::default()), PageCounter::default());
     let oauth = OAuth::new(

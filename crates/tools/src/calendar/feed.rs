@@ -1,11 +1,12 @@
 //! Fetches a calendar from a secret URL or a file, with a cache.
 
 use super::CalendarLocation;
+use parking_lot::Mutex;
 use portcullis_core::root::RootedPath;
 use portcullis_core::{CallCtx, Clock, Root, ToolError};
 use portcullis_egress::{EgressClient, PlainHttp, SecretUrl, SecretUrlResponse, header, reason};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Size of a calendar. Enough for a hundred thousand short events.
@@ -60,7 +61,7 @@ impl CalendarFeed {
         };
         let _asking = self.asking.lock().await;
         let now = clock.since_epoch();
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = self.kept.lock().clone();
         if let Some(kept) = kept.as_ref().filter(|kept| now.saturating_sub(kept.copy.seen) < FRESH) {
             return FeedResult { copy: Some(kept.copy.clone()), problem: None };
         }
@@ -68,7 +69,7 @@ impl CalendarFeed {
             Ok(fresh) => {
                 let kept = CachedFeed { copy: FeedCopy { seen: now, ..fresh.copy }, ..fresh };
                 let copy = kept.copy.clone();
-                *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+                *self.kept.lock() = Some(kept);
                 FeedResult { copy: Some(copy), problem: None }
             }
             Err(problem) => {

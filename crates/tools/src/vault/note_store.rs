@@ -9,13 +9,12 @@ use super::query::Query;
 use super::vault_path::{VaultPath, is_note, is_visible};
 use crate::files::FILE_BYTES_MAX;
 use crate::watch::{ChangeBatch, FolderWatcher, WatchGuard, WatchStatus};
+use parking_lot::{Mutex, RwLock};
 use portcullis_core::Root;
 use portcullis_core::root::{DEPTH_MAX, RootError, RootedPath, TreeListing};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, Weak,
-};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Files and folders of a vault that are scanned, attachments included.
@@ -73,19 +72,19 @@ impl NoteStore {
     /// Returns the matching notes. Blocks until the first index is built.
     pub(super) fn find(self: &Arc<NoteStore>, query: &Query) -> RankedNotes {
         let incomplete = self.rescan_if_due();
-        let (ranked, unknown) = self.read().rank(query);
+        let (ranked, unknown) = self.index.read().rank(query);
         RankedNotes { ranked, unknown, incomplete }
     }
 
     /// Returns the notes with this name or path suffix. Blocks until the first index is built.
     pub(super) fn named(self: &Arc<NoteStore>, name: &str) -> Vec<RootedPath> {
         self.rescan_if_due();
-        self.read().named(name)
+        self.index.read().named(name)
     }
 
     pub(super) fn backlinks(self: &Arc<NoteStore>, path: &RootedPath) -> Vec<RootedPath> {
         self.rescan_if_due();
-        self.read().backlinks(path)
+        self.index.read().backlinks(path)
     }
 
     /// Returns the text of a note or another file.
@@ -106,7 +105,7 @@ impl NoteStore {
             });
             let Ok((stamp, content)) = opened else {
                 // Removed or unreadable, so it is not indexed.
-                self.write().remove(path);
+                self.index.write().remove(path);
                 // Another thread may have indexed it in between.
                 if self.root.open_nofollow(path).is_ok_and(|file| file.read(FILE_BYTES_MAX).is_ok()) {
                     continue;
@@ -114,7 +113,7 @@ impl NoteStore {
                 return;
             };
             // Lossy: one invalid byte must not hide a note.
-            self.write().put(path, stamp, &String::from_utf8_lossy(&content));
+            self.index.write().put(path, stamp, &String::from_utf8_lossy(&content));
             // Another thread may have indexed a newer text before.
             if self.root.open_nofollow(path).is_ok_and(|file| file.stamp() == stamp) {
                 return;
@@ -124,7 +123,7 @@ impl NoteStore {
 
     /// Compares the stamps of all files, and reads the changed ones.
     pub(super) fn rescan(&self) {
-        let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looking = self.looking.lock();
         self.scan(&mut looking, None);
     }
 
@@ -181,16 +180,18 @@ impl NoteStore {
         for file in walked.files.iter().filter(|file| is_note(&file.path)) {
             there.insert(&file.path);
             // In its own statement, so that the lock is released before the note is indexed.
-            let known = self.read().stamp(&file.path);
+            let known = self.index.read().stamp(&file.path);
             if known != Some(file.stamp) {
-                let before = self.read().len();
+                let before = self.index.read().len();
                 self.reindex_path(&file.path);
-                full |= known.is_none() && self.read().len() == before && file.size <= FILE_BYTES_MAX as u64;
+                full |= known.is_none()
+                    && self.index.read().len() == before
+                    && file.size <= FILE_BYTES_MAX as u64;
             }
         }
         if !walked.truncated {
             let gone: Vec<RootedPath> =
-                self.read().paths().filter(|path| !there.contains(path)).cloned().collect();
+                self.index.read().paths().filter(|path| !there.contains(path)).cloned().collect();
             // Checked again: a note that was written since the scan is not gone.
             gone.iter().for_each(|path| self.reindex_path(path));
         }
@@ -199,7 +200,7 @@ impl NoteStore {
             (_, true) => Some("not every note could be indexed, so some may be missing"),
             (false, false) => None,
         };
-        let mut index = self.write();
+        let mut index = self.index.write();
         if index.is_wasteful() {
             *index = NoteIndex::new();
             drop(index);
@@ -217,11 +218,10 @@ impl NoteStore {
     fn rescan_if_due(self: &Arc<NoteStore>) -> Option<&'static str> {
         // The thread that builds the first index holds this lock until it is done.
         let mut looking = match self.looking.try_lock() {
-            Ok(looking) => looking,
+            Some(looking) => looking,
             // A later scan runs concurrently with the search.
-            Err(TryLockError::WouldBlock) if self.watch.get().is_some() => return None,
-            Err(TryLockError::WouldBlock) => self.looking.lock().unwrap_or_else(PoisonError::into_inner),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            None if self.watch.get().is_some() => return None,
+            None => self.looking.lock(),
         };
         let age = looking.last.map(|last| last.elapsed());
         let incomplete = looking.incomplete;
@@ -252,24 +252,16 @@ impl NoteStore {
             }
         }
         if batch.folders_changed || batch.lost {
-            let mut looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut looking = self.looking.lock();
             self.scan(&mut looking, Some(folders));
         }
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, NoteIndex> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, NoteIndex> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Builds the first index and starts the watch.
 fn begin(notes: &Weak<NoteStore>) {
     let Some(strong) = notes.upgrade() else { return };
-    let mut looking = strong.looking.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut looking = strong.looking.lock();
     let started = Instant::now();
     let mut folders = match FolderWatcher::new() {
         Ok(folders) => folders,
@@ -279,7 +271,7 @@ fn begin(notes: &Weak<NoteStore>) {
         }
     };
     strong.scan(&mut looking, Some(&mut folders));
-    tracing::info!(notes = strong.read().len(), took = ?started.elapsed(), "vault indexed");
+    tracing::info!(notes = strong.index.read().len(), took = ?started.elapsed(), "vault indexed");
     let weak = notes.clone();
     let watch = WatchGuard::start("watch-vault", folders, move |folders, batch| {
         if let Some(notes) = weak.upgrade() {

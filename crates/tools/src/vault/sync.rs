@@ -14,6 +14,7 @@ use super::note_store::NoteStore;
 use super::vault_path::{VaultPath, vault_path_error};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use portcullis_core::root::WriteSummary;
 use portcullis_core::{Secret, ToolError};
 use portcullis_egress::SecretSource;
@@ -23,8 +24,8 @@ use repository::{CheckedRepository, ObjectId, PushOutcome, TreeEntry};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use sync_report::{REFUSED, conflict_notice, describe_problem};
 use tokio::sync::Mutex as AsyncMutex;
@@ -207,18 +208,18 @@ impl VaultSyncer {
         let outcome = self.sync_into(change, &mut facts).await;
         // Set at the end: until then a reader waits for this sync instead of reading stale notes.
         let now = Instant::now();
-        self.last().tried = Some(now);
+        self.last.lock().tried = Some(now);
         if facts.pulled {
-            self.last().pulled = Some(now);
+            self.last.lock().pulled = Some(now);
         }
         match outcome {
             Ok(()) => {
-                self.last().problem = None;
+                self.last.lock().problem = None;
                 Ok(facts)
             }
             Err(problem) => {
                 facts.problem = Some(self.failed(&problem));
-                self.last().problem.clone_from(&facts.problem);
+                self.last.lock().problem.clone_from(&facts.problem);
                 Err(facts)
             }
         }
@@ -303,12 +304,12 @@ impl VaultSyncer {
     }
 
     fn is_due(&self) -> bool {
-        self.last().tried.is_none_or(|tried| tried.elapsed() >= self.config.times.pull_after)
+        self.last.lock().tried.is_none_or(|tried| tried.elapsed() >= self.config.times.pull_after)
     }
 
     /// Returns the problem of the last sync.
     fn last_problem(&self) -> Option<String> {
-        let last = self.last();
+        let last = self.last.lock();
         let problem = last.problem.as_ref()?;
         Some(match last.pulled {
             Some(pulled) if last.tried.is_some_and(|tried| pulled >= tried) => {
@@ -322,10 +323,6 @@ impl VaultSyncer {
             }
             None => format!("the vault could not be synced: {problem}"),
         })
-    }
-
-    fn last(&self) -> std::sync::MutexGuard<'_, LastSync> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Logs a failure, and returns a message for the caller without paths and URLs.

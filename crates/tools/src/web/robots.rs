@@ -1,8 +1,9 @@
 //! robots.txt (RFC 9309).
 
+use parking_lot::Mutex;
 use portcullis_core::Clock;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The size that RFC 9309 requires crawlers to read; the rest is ignored.
@@ -120,13 +121,13 @@ impl RobotsCache {
     }
 
     pub(super) fn get(&self, site: &str) -> Option<Arc<Robots>> {
-        let sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let sites = self.sites.lock();
         let (since, robots) = sites.get(site)?;
         (self.clock.since_epoch().saturating_sub(*since) < KEPT).then(|| robots.clone())
     }
 
     pub(super) fn keep(&self, site: String, robots: Arc<Robots>) {
-        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sites = self.sites.lock();
         if sites.len() >= SITES_MAX && !sites.contains_key(&site) {
             let oldest = sites.iter().min_by_key(|(_, (since, _))| *since).map(|(site, _)| site.clone());
             oldest.and_then(|oldest| sites.remove(&oldest));

@@ -18,6 +18,7 @@ use crate::rpc::{
 use crate::transport::RequestError;
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
 use portcullis_core::{
     Call, Client, ErrorKind, ForeignError, InputRefusal, InputRequest, InputRequestKind, InputRequired,
     InputResponses, KeyedInputRequest, OWN_KEYS, Peer, Target, ToolError,
@@ -30,7 +31,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -114,7 +115,7 @@ impl DetachedFuture {
     fn new(running: ResponseFuture) -> DetachedFuture {
         let running = Arc::new(Mutex::new(Some(running)));
         let held = running.clone();
-        let task = tokio::spawn(poll_fn(move |context| match &mut *locked(&held) {
+        let task = tokio::spawn(poll_fn(move |context| match &mut *held.lock() {
             Some(running) => running.as_mut().poll(context),
             None => Poll::Ready(Err(RequestError::Closed)),
         }));
@@ -129,13 +130,9 @@ impl DetachedFuture {
 impl Drop for DetachedFuture {
     fn drop(&mut self) {
         self.task.abort();
-        let running = locked(&self.running).take();
+        let running = self.running.lock().take();
         drop(running);
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why there is no result.

@@ -1,9 +1,10 @@
 //! Suspended calls: the server waits for input, and the client has to come back with it in a new request.
 
 use super::driver::SuspendedCall;
+use parking_lot::Mutex;
 use portcullis_core::{Limit, Peer, ToolError};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -34,7 +35,7 @@ impl SuspendedCalls {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| ToolError::internal(error.to_string()))?;
         let key: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let is_same = |kept: &&SuspendedEntry| kept.call.sent.client.is(&call.sent.client);
         if all.len() >= SUSPENDED_MAX || all.values().filter(is_same).count() >= SUSPENDED_PER_CLIENT_MAX {
             Limit::Questions.hit();
@@ -50,7 +51,7 @@ impl SuspendedCalls {
             }
             // Dropping it cancels the call at the server, and refuses its open questions.
             if let Some(suspended) = suspended.upgrade() {
-                let _late = suspended.lock().remove(&name);
+                let _late = suspended.0.lock().remove(&name);
             }
         });
         all.insert(key.clone(), SuspendedEntry { call, _ends: AbortOnDropHandle::new(ends) });
@@ -58,16 +59,12 @@ impl SuspendedCalls {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.0.lock().is_empty()
     }
 
     pub(super) fn take(&self, key: &str) -> Option<SuspendedCall> {
-        let SuspendedEntry { call, .. } = self.lock().remove(key)?;
+        let SuspendedEntry { call, .. } = self.0.lock().remove(key)?;
         call.sent.slot.set_client_away(false);
         Some(call)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, SuspendedEntry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

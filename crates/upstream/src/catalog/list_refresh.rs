@@ -194,8 +194,8 @@ mod tests {
     use crate::transport::Inbound;
     use crate::transport::RequestError;
     use crate::transport::{OutboundMessage, TransportLink};
+    use parking_lot::Mutex;
     use serde_json::json;
-    use std::sync::Mutex;
 
     /// A server without items, which does not respond to these methods.
     struct Silent {
@@ -205,7 +205,7 @@ mod tests {
 
     impl TransportLink for Silent {
         fn send<'a>(&'a self, message: OutboundMessage<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
-            let asked = message.method.filter(|method| !self.on.lock().unwrap().contains(method));
+            let asked = message.method.filter(|method| !self.on.lock().contains(method));
             if let (Some(id), Some(_)) = (message.id, asked) {
                 let nothing = json!({ "tools": [], "resources": [], "resourceTemplates": [] });
                 let answer = json!({ "jsonrpc": "2.0", "id": id, "result": nothing });
@@ -234,11 +234,11 @@ mod tests {
         // Busy with a call, it does not even return its tools.
         assert!(relist.due(&connection, &server_info, &offer).await.is_none());
         assert!(relist.is_awaited(&offer));
-        link.on.lock().unwrap().remove(0);
+        link.on.lock().remove(0);
         let part = relist.due(&connection, &server_info, &offer).await.unwrap();
         assert_eq!(part.late, offer.late);
         assert!(relist.is_awaited(&part));
-        link.on.lock().unwrap().clear();
+        link.on.lock().clear();
         let whole = relist.due(&connection, &server_info, &part).await.unwrap();
         assert!(whole.is_whole() && !relist.is_awaited(&whole));
         assert!(began.elapsed() < EVERY / 10);
@@ -266,7 +266,7 @@ mod tests {
         let tools = BTreeSet::from([ListKind::Tools]);
         list(&connection, &server_info, &mut offer, &tools, |_| FIRST_WITHIN).await.unwrap();
         assert_eq!(offer.late, BTreeSet::from([ListKind::Resources]));
-        link.on.lock().unwrap().clear();
+        link.on.lock().clear();
         let resources = BTreeSet::from([ListKind::Resources]);
         list(&connection, &server_info, &mut offer, &resources, |_| FIRST_WITHIN).await.unwrap();
         assert!(offer.is_whole());

@@ -1,10 +1,11 @@
 //! Resource links in a server's results. They can be read there, whether the server lists them or not.
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How many URIs of one server are remembered; the oldest are dropped first.
 const ADDRESSES_MAX: usize = 1_000;
@@ -77,14 +78,14 @@ impl ResourceLinks {
         let items =
             names.content.into_iter().chain(names.messages.into_iter().map(|message| message.content));
         let addresses = items.filter_map(Item::address).filter(|address| address.len() <= ADDRESS_BYTES_MAX);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         for address in addresses.take(ADDRESSES_MAX) {
             known.add(&address);
         }
     }
 
     pub(crate) fn has(&self, uri: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).all.contains(uri)
+        self.0.lock().all.contains(uri)
     }
 }
 
@@ -137,6 +138,6 @@ mod tests {
             look(json!({ "content": [{ "type": "resource_link", "uri": format!("b://{number}") }] }));
         }
         assert!(!linked.has("a://link") && linked.has("b://0"));
-        assert_eq!(linked.0.lock().unwrap().all.len(), ADDRESSES_MAX);
+        assert_eq!(linked.0.lock().all.len(), ADDRESSES_MAX);
     }
 }

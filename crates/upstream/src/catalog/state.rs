@@ -8,12 +8,13 @@ use crate::spec::ServerSpec;
 use crate::status::{ServerStatus, StatusKind};
 use crate::trust::QuarantinedItem;
 use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
 use portcullis_core::json::printable;
 use portcullis_core::{CompletionRef, List, NameConflict, ResourceClaim, Target, ToolError};
 use portcullis_store::pins::{PinKind, PinStatus, ServerIdentity, ServerSnapshot};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What a server advertised on one connection.
 #[derive(Clone)]
@@ -63,17 +64,13 @@ pub(crate) struct CatalogState {
 }
 
 impl CatalogState {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<AdvertisedCatalog>>> {
-        self.advertised.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn advertised(&self) -> Option<Arc<AdvertisedCatalog>> {
-        self.lock().clone()
+        self.advertised.lock().clone()
     }
 
     /// Replaces what the server advertised. [`CatalogState::recompute`] makes it visible.
     pub(crate) fn set_advertised(&self, advertised: AdvertisedCatalog) {
-        *self.lock() = Some(Arc::new(advertised));
+        *self.advertised.lock() = Some(Arc::new(advertised));
     }
 
     /// Takes the catalog of another instance of the same server until this one has listed its own.
@@ -84,12 +81,12 @@ impl CatalogState {
     }
 
     pub(crate) fn is_known(&self) -> bool {
-        self.lock().is_some()
+        self.advertised.lock().is_some()
     }
 
     /// Returns whether the server itself has listed this kind.
     pub(crate) fn has_listed(&self, list: ListKind) -> bool {
-        self.lock().as_ref().is_some_and(|advertised| !advertised.offer.late.contains(&list))
+        self.advertised.lock().as_ref().is_some_and(|advertised| !advertised.offer.late.contains(&list))
     }
 
     /// Returns what was advertised last, if that was by a server of the same identity.
@@ -100,7 +97,7 @@ impl CatalogState {
     }
 
     pub(crate) fn snapshot(&self) -> Option<Arc<ServerSnapshot>> {
-        self.lock().as_ref().map(|advertised| advertised.snapshot.clone())
+        self.advertised.lock().as_ref().map(|advertised| advertised.snapshot.clone())
     }
 
     pub(crate) fn set_awaits_lists(&self, awaits: bool) {
@@ -112,12 +109,12 @@ impl CatalogState {
         let is_partial = |advertised: &Arc<AdvertisedCatalog>| {
             !advertised.offer.is_whole() && self.awaits_lists.load(Ordering::Relaxed)
         };
-        self.lock().as_ref().is_some_and(is_partial)
+        self.advertised.lock().as_ref().is_some_and(is_partial)
     }
 
     /// Exposes nothing any more.
     pub(crate) fn clear(&self) {
-        let mut advertised = self.lock();
+        let mut advertised = self.advertised.lock();
         *advertised = None;
         self.instructions.store(None);
         self.exposed.store(Arc::default());
@@ -130,7 +127,7 @@ impl CatalogState {
         spec: &ServerSpec,
         publish: impl FnOnce(ChangedLists, ServerStatus),
     ) -> bool {
-        let advertised = self.lock();
+        let advertised = self.advertised.lock();
         let Some(said) = advertised.as_ref() else { return false };
         let seen = &said.snapshot;
         let (name, trust) = (spec.name.as_str(), &spec.trust);

@@ -7,7 +7,8 @@ use super::account::Account;
 use super::{OAuthError, tokens};
 use crate::shutdown::Shutdown;
 use futures::future::{BoxFuture, FutureExt, Shared};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often tokens are renewed after a refusal, and within how long.
@@ -54,7 +55,7 @@ impl TokenRenewer {
 
     /// Returns whether a renewal may help. A server that refuses new tokens too is not helped by more.
     pub(super) fn may(&self, why: RenewalReason) -> bool {
-        let (mut state, now) = (lock(&self.state), self.account.now());
+        let (mut state, now) = (self.state.lock(), self.account.now());
         match why {
             RenewalReason::Due => state.not_before <= now,
             RenewalReason::Over => true,
@@ -68,7 +69,7 @@ impl TokenRenewer {
     /// Renews the token of the header `used`, or waits for the renewal in flight.
     pub(super) async fn renewed(&self, used: &str, why: RenewalReason) -> RenewalResult {
         let under_way = {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.under_way.get_or_insert_with(|| self.begin(used.to_owned(), why)).clone()
         };
         under_way.await
@@ -88,7 +89,7 @@ impl TokenRenewer {
 
     /// Takes note that the server accepted the token.
     pub(super) fn accepted(&self) {
-        lock(&self.state).refused.clear();
+        self.state.lock().refused.clear();
     }
 
     /// Begins a renewal in the background. The caller holds the state.
@@ -100,14 +101,14 @@ impl TokenRenewer {
                 renewed = account.renew(&used, why) => renewed,
                 () = end(&ends) => Err(broken_off("the hub ends")),
             };
-            lock(&state).ended(&account, why, &renewed);
+            state.lock().ended(&account, why, &renewed);
             renewed
         });
         let state = self.state.clone();
         let renewal = async move {
             renewal.await.unwrap_or_else(|error| {
                 // It was aborted, so it has not cleared itself.
-                lock(&state).under_way = None;
+                state.lock().under_way = None;
                 Err(broken_off(error))
             })
         };
@@ -142,8 +143,4 @@ fn broken_off(why: impl ToString) -> OAuthError {
 async fn end(shutdown: &Shutdown) {
     shutdown.requested().await;
     tokio::time::sleep(END_WITHIN).await;
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

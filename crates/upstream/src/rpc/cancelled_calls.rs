@@ -3,9 +3,10 @@
 //! On a shared server, log messages do not name their call. A message of a cancelled call must not reach the client
 //! whose call comes next.
 
+use parking_lot::Mutex;
 use portcullis_core::Client;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -26,7 +27,7 @@ pub(crate) struct CancelledCalls(Mutex<VecDeque<CancelledCall>>);
 
 impl CancelledCalls {
     pub(crate) fn note(&self, id: u64, client: Arc<Client>) {
-        let mut calls = self.lock();
+        let mut calls = self.0.lock();
         if calls.len() >= CALLS_MAX {
             calls.pop_front();
         }
@@ -35,20 +36,16 @@ impl CancelledCalls {
 
     /// Takes note of a late response: the server is done with the call.
     pub(crate) fn ended(&self, id: u64) {
-        self.lock().retain(|call| call.id != id);
+        self.0.lock().retain(|call| call.id != id);
     }
 
     /// Returns whether the server may be busy with a cancelled call of another client than this one; of any client,
     /// where a message goes to all.
     pub(crate) fn may_concern_another(&self, listener: Option<&Client>) -> bool {
-        let mut calls = self.lock();
+        let mut calls = self.0.lock();
         while calls.front().is_some_and(|call| call.since.elapsed() >= BUSY_FOR) {
             calls.pop_front();
         }
         calls.iter().any(|call| listener.is_none_or(|listener| !call.client.is(listener)))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<CancelledCall>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,13 @@
 //! Elicitations of one connection: on whose behalf they are shown, and which peer was shown which URL.
 
 use super::elicitation::{self, Asker};
+use parking_lot::Mutex;
 use portcullis_core::{InputRequest, Peer};
 use portcullis_egress::Url;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// How many URL elicitations are remembered, and how long their ids may be.
 const FOLLOWED_MAX: usize = 64;
@@ -35,7 +36,7 @@ impl Elicitations {
     /// Remembers which peer was asked to show a URL.
     pub(super) fn shown(&self, id: &Value, peer: &Arc<dyn Peer>) {
         let Some(id) = id.as_str().filter(|id| id.len() <= FOLLOWED_BYTES_MAX) else { return };
-        let mut shown = self.lock();
+        let mut shown = self.shown.lock();
         if shown.len() >= FOLLOWED_MAX {
             shown.pop_front();
         }
@@ -57,15 +58,11 @@ impl Elicitations {
     /// Tells the peer that showed a URL that a person has completed it.
     pub(super) fn completed(&self, params: Map<String, Value>) {
         let Some(id) = params.get("elicitationId").and_then(Value::as_str) else { return };
-        let mut shown = self.lock();
+        let mut shown = self.shown.lock();
         let found = shown.iter().position(|(known, _)| known == id).and_then(|at| shown.remove(at));
         drop(shown);
         if let Some((_, peer)) = found {
             peer.elicitation_completed(params);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(String, Arc<dyn Peer>)>> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,9 +2,9 @@
 
 use super::*;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use portcullis_core::{InputRefusal, InputResponses, KeyedInputRequest, Scope};
 use serde_json::json;
-use std::sync::Mutex;
 use std::time::Duration;
 
 /// A client that records log messages.
@@ -15,7 +15,7 @@ impl Peer for LogRecorder {
     fn progress(&self, _: Progress) {}
 
     fn log(&self, message: LogMessage) {
-        self.0.lock().unwrap().push(message.said["data"].clone());
+        self.0.lock().push(message.said["data"].clone());
     }
 
     fn ask(&self, _: Vec<KeyedInputRequest>) -> BoxFuture<'_, Result<InputResponses, InputRefusal>> {
@@ -48,7 +48,7 @@ fn logs(demux: &Demux, data: &str) {
 }
 
 fn logged(recorder: &LogRecorder) -> Vec<Value> {
-    std::mem::take(&mut *recorder.0.lock().unwrap())
+    std::mem::take(&mut *recorder.0.lock())
 }
 
 #[tokio::test(start_paused = true)]

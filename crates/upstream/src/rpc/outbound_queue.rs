@@ -5,8 +5,9 @@
 
 use crate::transport::{OutboundMessage, TransportLink};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -58,7 +59,7 @@ impl OutboundQueue {
         bytes: Bytes,
     ) -> Result<(), QueueFull> {
         let Some(link) = self.link.get().and_then(Weak::upgrade) else { return Ok(()) };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let bytes = if state.sending == 0 {
             // Nearly always on stdio; then nothing is queued.
             match link.take(OutboundMessage::one_way(method, bytes)) {
@@ -105,22 +106,18 @@ impl OutboundQueue {
     }
 
     fn forget(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         (state.waiting, state.bytes) = (VecDeque::new(), 0);
     }
 
     fn next(&self) -> Option<QueuedMessage> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let next = state.waiting.pop_front();
         match &next {
             Some(aside) => state.bytes -= aside.bytes.len(),
             None => state.sending -= 1,
         }
         next
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,8 +3,8 @@
 //! A storm of the same notification takes the room of one, and displaces no other.
 
 use crate::rpc::ListKind;
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// How much room the URIs of changed resources may take. Far more than any supervisor leaves pending.
@@ -43,7 +43,7 @@ pub(crate) struct PendingNotifications {
 impl PendingNotifications {
     /// Adds a changed list. Returns whether that was useful.
     pub(crate) fn changed(&self, list: ListKind) -> bool {
-        let mut batch = self.lock();
+        let mut batch = self.batch.lock();
         let is_news = batch.lists.insert(list);
         batch.often = batch.often.saturating_add(1);
         let is_needed = is_news || batch.often <= OFTEN_MAX;
@@ -54,7 +54,7 @@ impl PendingNotifications {
 
     /// Adds a changed resource. Returns whether that was useful.
     pub(crate) fn updated(&self, uri: String) -> bool {
-        let mut batch = self.lock();
+        let mut batch = self.batch.lock();
         let bytes = batch.updated_bytes + uri.len() + UPDATED_BYTES_EACH;
         if batch.updated.contains(&uri) {
             return false;
@@ -72,29 +72,25 @@ impl PendingNotifications {
 
     /// Takes note that notifications were interrupted.
     pub(crate) fn missed(&self) {
-        self.lock().missed = true;
+        self.batch.lock().missed = true;
         self.news.notify_one();
     }
 
     /// Returns whether lists have to be read.
     pub(crate) fn waits_for_lists(&self) -> bool {
-        let batch = self.lock();
+        let batch = self.batch.lock();
         !batch.lists.is_empty() || batch.missed
     }
 
     /// Waits until there is something to take.
     pub(crate) async fn news(&self) {
-        while self.lock().is_empty() {
+        while self.batch.lock().is_empty() {
             self.news.notified().await;
         }
     }
 
     pub(crate) fn take(&self) -> NotificationBatch {
-        std::mem::take(&mut *self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, NotificationBatch> {
-        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut *self.batch.lock())
     }
 }
 

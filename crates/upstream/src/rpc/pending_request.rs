@@ -3,12 +3,13 @@
 //! Every call makes one of these, so it is one mutex with two wakers, and not a channel for each.
 
 use crate::transport::RequestError;
+use parking_lot::Mutex;
 use portcullis_core::InputRequest;
 use portcullis_wire::RequestId;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -97,7 +98,7 @@ impl PendingRequest {
 
     /// Waits for one more response.
     pub(crate) fn reopen(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         (state.answer, state.over) = (None, false);
     }
 
@@ -106,7 +107,7 @@ impl PendingRequest {
     }
 
     fn update(&self, change: impl FnOnce(&mut PendingState)) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         change(&mut state);
         let waits = state.waits.take();
         drop(state);
@@ -117,7 +118,7 @@ impl PendingRequest {
 
     /// Polls for the response or a sign of life. A request that ended without a response has lost its server.
     pub(crate) fn poll_news(&self, context: &mut Context<'_>) -> Poll<RequestEvent> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if let Some(answer) = state.answer.take() {
             return Poll::Ready(RequestEvent::Answer(answer));
         }
@@ -133,7 +134,7 @@ impl PendingRequest {
 
     /// Adds a question, or gives it back where there are too many.
     pub(crate) fn ask(&self, asked: ServerQuestion) -> Result<(), ServerQuestion> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.open.len() >= QUESTIONS_MAX {
             return Err(asked);
         }
@@ -149,12 +150,12 @@ impl PendingRequest {
 
     /// Takes note that a question has its answer, or needs none.
     pub(crate) fn answered(&self, question: &RequestId) {
-        self.lock().open.retain(|asked| asked.id != *question);
+        self.0.lock().open.retain(|asked| asked.id != *question);
     }
 
     /// Withdraws a question.
     pub(crate) fn withdraw(&self, question: &RequestId) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let Some(at) = state.open.iter().position(|asked| asked.id == *question) else { return };
         let asked = state.open.remove(at);
         drop(state);
@@ -163,29 +164,29 @@ impl PendingRequest {
 
     /// Takes the questions without an answer.
     pub(crate) fn left_open(&self) -> Vec<ServerQuestion> {
-        std::mem::take(&mut self.lock().open)
+        std::mem::take(&mut self.0.lock().open)
     }
 
     /// Takes note that the client went to collect input, or is back.
     pub(crate) fn set_client_away(&self, away: bool) {
-        self.lock().away = away.then(Instant::now);
+        self.0.lock().away = away.then(Instant::now);
     }
 
     /// Returns whether the server waits for a client that is away.
     pub(crate) fn is_away(&self) -> bool {
-        let state = self.lock();
+        let state = self.0.lock();
         state.away.is_some_and(|since| since.elapsed() >= AWAY_AFTER) && !state.open.is_empty()
     }
 
     /// Returns whether the server waits for an answer.
     pub(crate) fn is_asking(&self) -> bool {
-        !self.lock().open.is_empty()
+        !self.0.lock().open.is_empty()
     }
 
     /// Waits for questions, and takes all of them.
     pub(crate) async fn questions(self: &Arc<Self>) -> Vec<ServerQuestion> {
         poll_fn(|context| {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             if state.questions.is_empty() {
                 wait(&mut state.listens, context);
                 return Poll::Pending;
@@ -193,10 +194,6 @@ impl PendingRequest {
             Poll::Ready(std::mem::take(&mut state.questions))
         })
         .await
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PendingState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,11 +6,12 @@
 use super::cancelled_calls::CancelledCalls;
 use super::pending_request::{PendingRequest, ServerQuestion};
 use super::task_status::UpstreamTask;
+use parking_lot::Mutex;
 use portcullis_core::{Client, Peer};
 use portcullis_wire::{EraDialect, RequestId};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// The client that made the call which a request is part of.
@@ -59,7 +60,7 @@ impl PendingRequests {
         owner: Option<CallOwner>,
         closed: &CancellationToken,
     ) {
-        self.lock().insert(id, PendingEntry { slot, owner });
+        self.waiting.lock().insert(id, PendingEntry { slot, owner });
         // Closing cancels the token before it clears the map, so one of the two sides notices.
         if closed.is_cancelled() {
             self.forget(id);
@@ -68,7 +69,7 @@ impl PendingRequests {
 
     /// Removes a request that is no longer waited for. Returns whether it was.
     pub(super) fn forget(&self, id: u64) -> bool {
-        let Some(entry) = self.lock().remove(&id) else { return false };
+        let Some(entry) = self.waiting.lock().remove(&id) else { return false };
         if let Some(owner) = &entry.owner {
             self.cancelled.note(id, owner.client.clone());
         }
@@ -77,7 +78,7 @@ impl PendingRequests {
 
     /// Removes a request whose response has arrived.
     pub(super) fn take(&self, id: u64) -> Option<PendingEntry> {
-        self.lock().remove(&id)
+        self.waiting.lock().remove(&id)
     }
 
     /// Takes note of a response to a request that is no longer waited for.
@@ -91,44 +92,44 @@ impl PendingRequests {
     }
 
     pub(super) fn awaits(&self, id: u64) -> bool {
-        self.lock().contains_key(&id)
+        self.waiting.lock().contains_key(&id)
     }
 
     /// Returns whether a client's request is in flight.
     pub(super) fn serves_call(&self) -> bool {
-        self.lock().values().any(|entry| entry.owner.is_some())
+        self.waiting.lock().values().any(|entry| entry.owner.is_some())
     }
 
     /// Takes note of a sign of life for a request. Returns its owner, if it has one; `None` if it is not in flight.
     pub(super) fn alive(&self, id: u64) -> Option<Option<CallOwner>> {
-        let waiting = self.lock();
+        let waiting = self.waiting.lock();
         let entry = waiting.get(&id)?;
         entry.slot.alive();
         Some(entry.owner.clone())
     }
 
     pub(super) fn owner_of(&self, id: u64) -> Option<CallOwner> {
-        self.lock().get(&id)?.owner.clone()
+        self.waiting.lock().get(&id)?.owner.clone()
     }
 
     /// Returns the newest call of the only client with calls in flight.
     pub(super) fn only_owner(&self) -> Option<CallOwner> {
-        only(&self.lock(), |_| true)
+        only(&self.waiting.lock(), |_| true)
     }
 
     /// The same, without clients that are away to collect input: the server waits for what they bring back.
     pub(super) fn only_present_owner(&self) -> Option<CallOwner> {
-        only(&self.lock(), |owner| !owner.slot.is_away())
+        only(&self.waiting.lock(), |owner| !owner.slot.is_away())
     }
 
     pub(super) fn owner_of_task(&self, task: &str) -> Option<CallOwner> {
-        self.tasks().get(task).map(|task| task.owner.clone())
+        self.tasks.lock().get(task).map(|task| task.owner.clone())
     }
 
     /// Withdraws a question from whichever call it was asked on.
     pub(super) fn withdraw_question(&self, question: &RequestId) {
-        let calls = self.lock().values().filter_map(|entry| entry.owner.clone()).collect::<Vec<_>>();
-        let tasks = self.tasks().values().map(|task| task.owner.clone()).collect::<Vec<_>>();
+        let calls = self.waiting.lock().values().filter_map(|entry| entry.owner.clone()).collect::<Vec<_>>();
+        let tasks = self.tasks.lock().values().map(|task| task.owner.clone()).collect::<Vec<_>>();
         for owner in calls.iter().chain(&tasks) {
             owner.slot.withdraw(question);
         }
@@ -144,7 +145,7 @@ impl PendingRequests {
             return Err(question);
         }
         // Held until it is asked: a call that ends now takes its open questions after it was removed here.
-        let waiting = self.lock();
+        let waiting = self.waiting.lock();
         match only(&waiting, |owner| owner.client.is(client)) {
             Some(owner) => owner.slot.ask(question),
             None => Err(question),
@@ -153,7 +154,7 @@ impl PendingRequests {
 
     /// Sends what concerns a call to another peer from now on: its client came back with a new request.
     pub(super) fn rebind(&self, slot: &Arc<PendingRequest>, peer: &Arc<dyn Peer>) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         for owner in waiting.values_mut().filter_map(|entry| entry.owner.as_mut()) {
             if Arc::ptr_eq(&owner.slot, slot) {
                 owner.peer = peer.clone();
@@ -165,28 +166,20 @@ impl PendingRequests {
     pub(super) fn begin_task(&self, request: u64, entry: &PendingEntry, result: &RawValue) {
         let Some(owner) = &entry.owner else { return };
         if let Some(task) = owner.task_dialect.and_then(|dialect| UpstreamTask::begun(dialect, result)) {
-            self.tasks().insert(task.id, TaskEntry { request, owner: owner.clone() });
+            self.tasks.lock().insert(task.id, TaskEntry { request, owner: owner.clone() });
         }
     }
 
     /// Forgets the task that a request became, and returns its id.
     pub(super) fn end_task(&self, request: u64) -> Option<String> {
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks.lock();
         let id = tasks.iter().find(|(_, task)| task.request == request).map(|(id, _)| id.clone())?;
         tasks.remove(&id);
         Some(id)
     }
 
     pub(super) fn clear(&self) {
-        self.lock().clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, PendingEntry>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, HashMap<String, TaskEntry>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().clear();
     }
 }
 

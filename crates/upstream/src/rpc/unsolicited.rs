@@ -1,11 +1,12 @@
 //! Messages of a server that belong to no call: who handles them, and the rate limit on them.
 
 use super::outbound_queue::OutboundQueue;
+use parking_lot::Mutex;
 use portcullis_core::{BoxFuture, InputResponse, LogMessage};
 use portcullis_wire::{RequestId, rpc};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -72,7 +73,7 @@ impl Unsolicited {
 
     /// Counts a message. Returns whether it is within the rate limit.
     pub(super) fn is_within_rate(&self) -> bool {
-        let mut quota = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut quota = self.quota.lock();
         if quota.since.is_none_or(|since| since.elapsed() >= Duration::from_secs(1)) {
             *quota = Quota { since: Some(Instant::now()), count: 0 };
         }

@@ -1,8 +1,8 @@
 //! Resource subscriptions of one upstream server: which client watches which URI, and what the server said to it.
 
+use parking_lot::Mutex;
 use portcullis_core::{CatalogChange, ChangeNotifier, ForeignError};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 /// By URI: whether a server of the older era accepted the subscription, or how it refused.
@@ -34,22 +34,22 @@ impl ResourceSubscriptions {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.watched).is_empty()
+        self.watched.lock().is_empty()
     }
 
     /// Returns the URIs that are watched.
     pub(crate) fn uris(&self) -> BTreeSet<String> {
-        lock(&self.watched).iter().map(|(uri, _)| uri.clone()).collect()
+        self.watched.lock().iter().map(|(uri, _)| uri.clone()).collect()
     }
 
     /// Returns URIs with the clients that watch them.
     pub(crate) fn all(&self) -> BTreeSet<(String, String)> {
-        lock(&self.watched).clone()
+        self.watched.lock().clone()
     }
 
     /// Returns the watched resources that this one is, or is a part of.
     pub(crate) fn watched_of(&self, uri: &str) -> Vec<String> {
-        let watched = lock(&self.watched);
+        let watched = self.watched.lock();
         let whole = watched.iter().map(|(whole, _)| whole).filter(|whole| is_part(uri, whole));
         let mut whole: Vec<String> = whole.cloned().collect();
         // The set is ordered by URI, so the same one watched by several clients comes in a row.
@@ -60,7 +60,7 @@ impl ResourceSubscriptions {
     /// Subscribes or unsubscribes a client. Returns whether that changed anything.
     pub(crate) fn set(&self, uri: &str, client: &str, wanted: bool) -> bool {
         let one = (uri.to_owned(), client.to_owned());
-        let mut watched = lock(&self.watched);
+        let mut watched = self.watched.lock();
         let changed = if wanted { watched.insert(one) } else { watched.remove(&one) };
         let is_new = changed && watched.iter().filter(|(other, _)| other == uri).count() <= 1;
         drop(watched);
@@ -77,12 +77,12 @@ impl ResourceSubscriptions {
     /// Takes note that the connection is lost, and with it the notifications.
     pub(crate) fn connection_lost(&self) {
         let watched = self.uris();
-        lock(&self.missed).extend(watched);
+        self.missed.lock().extend(watched);
     }
 
     /// Returns what may have changed unnoticed, to be announced as soon as the server notifies again.
     pub(crate) fn take_missed(&self) -> BTreeSet<String> {
-        std::mem::take(&mut *lock(&self.missed))
+        std::mem::take(&mut *self.missed.lock())
     }
 
     /// Announces a changed resource to those who watch it, or what it is a part of.
@@ -93,10 +93,6 @@ impl ResourceSubscriptions {
             self.changes.announce(CatalogChange::ResourceUpdatedOf { client, uri, watched });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns whether a URI is `whole`, or below it.

@@ -1,13 +1,14 @@
 //! Leases on a server: whether a client needs it now, and since when none has.
 
 use super::server::UpstreamServer;
+use parking_lot::Mutex;
 use portcullis_core::ForeignTask;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -56,11 +57,11 @@ impl Leases {
     }
 
     pub(crate) fn last(&self) -> Instant {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last.lock()
     }
 
     fn touch(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last.lock() = Instant::now();
     }
 
     /// Waits until the server is leased, or needed `otherwise`, which has to notify `changed`.
@@ -96,7 +97,7 @@ impl Leases {
             return self.task_ended(&task.task_id);
         }
         let ttl = task.ttl_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok());
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks.lock();
         if tasks.len() < TASKS_MAX && task.task_id.len() <= ForeignTask::NAME_BYTES_MAX {
             let until = Instant::now() + ttl.unwrap_or(TASK_MAX).min(TASK_MAX);
             tasks.entry(task.task_id).or_insert(until);
@@ -104,23 +105,19 @@ impl Leases {
     }
 
     pub(crate) fn task_ended(&self, id: &str) {
-        self.tasks().remove(id);
+        self.tasks.lock().remove(id);
     }
 
     /// Forgets all tasks: the server that ran them is gone.
     pub(crate) fn forget_tasks(&self) {
-        self.tasks().clear();
+        self.tasks.lock().clear();
     }
 
     /// Returns whether a client may still poll a task.
     pub(crate) fn any_task(&self) -> bool {
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks.lock();
         tasks.retain(|_, until| *until > Instant::now());
         !tasks.is_empty()
-    }
-
-    fn tasks(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes note that the client came without a session.

@@ -9,10 +9,11 @@ use super::server::UpstreamServer;
 use crate::spec::{PerClient, ServerSpec, StartPolicy};
 use crate::status::{ClientStatus, StatusKind};
 use crate::supervise;
+use parking_lot::Mutex;
 use portcullis_core::{ChangeNotifier, Limit, ToolError};
 use portcullis_store::pins::PinKind;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -42,7 +43,7 @@ impl PerClientServers {
 
     /// Returns a lease on the instance of a client, started if it has none yet.
     pub(crate) fn of(self: &Arc<Self>, client: &str) -> Result<ServerLease, ToolError> {
-        let mut running = self.lock();
+        let mut running = self.running.lock();
         if let Some(server) = running.get(client) {
             // Leased under the lock under which idle instances are stopped.
             return Ok(ServerLease::of(server));
@@ -93,15 +94,15 @@ impl PerClientServers {
     }
 
     pub(crate) fn running(&self, client: &str) -> Option<Arc<UpstreamServer>> {
-        self.lock().get(client).cloned()
+        self.running.lock().get(client).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<UpstreamServer>> {
-        self.lock().values().cloned().collect()
+        self.running.lock().values().cloned().collect()
     }
 
     pub(crate) fn statuses(&self) -> Vec<ClientStatus> {
-        let running = self.lock();
+        let running = self.running.lock();
         let statuses = running.iter().map(|(client, server)| {
             let status = server.reach.status.borrow();
             ClientStatus { client: client.clone(), kind: status.kind, reason: status.reason.clone() }
@@ -111,7 +112,7 @@ impl PerClientServers {
 
     /// Stops the instance of a client if it is not needed. Returns whether it has stopped, now or before.
     fn end(&self, client: &str, server: &Arc<UpstreamServer>) -> bool {
-        let mut running = self.lock();
+        let mut running = self.running.lock();
         if !running.get(client).is_some_and(|known| Arc::ptr_eq(known, server)) {
             return true;
         }
@@ -130,10 +131,6 @@ impl PerClientServers {
     /// Signals watchers of the shared status.
     fn signal_watchers(&self) {
         self.shared.reach.status.send_modify(|_| {});
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<UpstreamServer>>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,7 +154,7 @@ async fn keep(own: Weak<PerClientServers>, client: String, server: Arc<UpstreamS
             () = changed => {}
             () = server.stop.cancelled() => {
                 let Some(all) = own.upgrade() else { return };
-                all.lock().remove(&client);
+                all.running.lock().remove(&client);
                 return;
             }
             changed = status.changed() => {

@@ -3,8 +3,8 @@
 use super::live_connection::LiveConnection;
 use crate::rpc::handshake::ProtocolHint;
 use crate::status::{ServerStatus, StatusKind};
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -47,11 +47,11 @@ impl Default for Reachability {
 impl Reachability {
     /// Returns the era and transport that worked on the last connection.
     pub(crate) fn hint(&self) -> Option<ProtocolHint> {
-        *lock(&self.retry.hint)
+        *self.retry.hint.lock()
     }
 
     pub(crate) fn set_hint(&self, hint: Option<ProtocolHint>) {
-        *lock(&self.retry.hint) = hint;
+        *self.retry.hint.lock() = hint;
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -72,14 +72,14 @@ impl Reachability {
     /// Takes note of a failed attempt, and when the next one is due.
     pub(super) fn failed(&self, status: ServerStatus, retry_at: Instant) {
         self.retry.failures.fetch_add(1, Ordering::AcqRel);
-        *lock(&self.retry.at) = Some(retry_at);
+        *self.retry.at.lock() = Some(retry_at);
         // Last: those who wait look when it changes.
         self.status.send_replace(status);
     }
 
     /// Takes note that an attempt begins, whenever it was due.
     pub(super) fn attempting(&self) {
-        *lock(&self.retry.at) = None;
+        *self.retry.at.lock() = None;
         self.take_reconnect_request();
     }
 
@@ -89,7 +89,7 @@ impl Reachability {
 
     /// Returns whether the backoff ends only after that time.
     pub(super) fn is_backing_off_until(&self, time: Instant) -> bool {
-        lock(&self.retry.at).is_some_and(|at| at > time)
+        self.retry.at.lock().is_some_and(|at| at > time)
     }
 
     /// Connects again now, because a person wants it.
@@ -141,8 +141,4 @@ impl Reachability {
             is_news
         });
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

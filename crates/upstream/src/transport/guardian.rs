@@ -7,6 +7,7 @@
 //! that cleared its environment has no mark, but is still in its server's group.
 
 use crate::transport::ancestry::is_server_descendant;
+use parking_lot::Mutex;
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
 };
@@ -15,8 +16,8 @@ use std::fs;
 use std::io::{self, BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -136,7 +137,7 @@ impl Processes {
     /// Returns whether a process is a server of this hub or was started by one. A process that cannot be read counts
     /// as such.
     pub fn is_server_descendant(&self, pid: i32) -> bool {
-        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let groups = self.groups.lock().clone();
         is_server_descendant(pid, Some(std::process::id()), &self.folder, &groups)
     }
 
@@ -157,7 +158,7 @@ impl Processes {
 
     /// Counts a process of a server until the token is dropped.
     pub(crate) fn counted(&self, instance: ServerInstanceId) -> TaskTrackerToken {
-        let mut running = self.lock();
+        let mut running = self.running.lock();
         // Clients come and go; their entries must not pile up.
         running.retain(|_, processes| !processes.is_empty());
         let processes = running.entry(instance).or_default();
@@ -168,24 +169,20 @@ impl Processes {
 
     /// Waits until a server has no process.
     pub(crate) async fn none_left(&self, instance: &ServerInstanceId) {
-        let processes = self.lock().get(instance).cloned();
+        let processes = self.running.lock().get(instance).cloned();
         if let Some(processes) = processes {
             processes.wait().await;
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ServerInstanceId, TaskTracker>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn began(&self, group: Pid) {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).insert(group.as_raw_nonzero().get());
+        self.groups.lock().insert(group.as_raw_nonzero().get());
         self.tell('+', group);
     }
 
     /// Takes note that a group is gone. The kernel may give its number to another one.
     pub(crate) fn ended(&self, group: Pid) {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).remove(&group.as_raw_nonzero().get());
+        self.groups.lock().remove(&group.as_raw_nonzero().get());
         self.tell('-', group);
     }
 

@@ -5,10 +5,10 @@
 
 use crate::transport::RequestError;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_wire::frame::append_line;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use tokio::io::AsyncWrite;
 use tokio::sync::Notify;
@@ -66,7 +66,7 @@ impl<W: AsyncWrite + Unpin> StdinWriter<W> {
 
     /// Takes a message, or gives it back where the queue is full.
     pub(crate) fn take(&self, message: Bytes) -> Result<Option<Bytes>, RequestError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_closed {
             return Err(RequestError::Closed);
         }
@@ -82,7 +82,7 @@ impl<W: AsyncWrite + Unpin> StdinWriter<W> {
         let Some(pipe) = state.pipe.take() else { return Ok(None) };
         // The caller does not wait for the pipe; the waiting task is woken.
         if self.write(state, pipe, &mut Context::from_waker(Waker::noop())) != WriteProgress::Nothing {
-            let waits = self.lock().waits.take();
+            let waits = self.state.lock().waits.take();
             waits.into_iter().for_each(Waker::wake);
         }
         Ok(None)
@@ -104,7 +104,7 @@ impl<W: AsyncWrite + Unpin> StdinWriter<W> {
 
     /// Writes what callers could not. Ends when the pipe is closed.
     pub(crate) fn poll_rest(&self, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match &mut state.waits {
             Some(waker) => waker.clone_from(context.waker()),
             None => state.waits = Some(context.waker().clone()),
@@ -125,7 +125,7 @@ impl<W: AsyncWrite + Unpin> StdinWriter<W> {
 
     /// Takes no more. What is queued is dropped.
     pub(crate) fn close(&self) {
-        self.over(self.lock());
+        self.over(self.state.lock());
     }
 
     fn over(&self, mut state: MutexGuard<'_, State<W>>) {
@@ -175,7 +175,7 @@ impl<W: AsyncWrite + Unpin> StdinWriter<W> {
                     break Poll::Ready(Ok(()));
                 }
             };
-            state = self.lock();
+            state = self.state.lock();
             if state.is_closed {
                 return WriteProgress::Closed;
             }
@@ -193,10 +193,6 @@ impl<W: AsyncWrite + Unpin> StdinWriter<W> {
                 }
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<W>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

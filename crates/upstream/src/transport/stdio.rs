@@ -10,6 +10,7 @@ use crate::transport::stdin_writer::StdinWriter;
 use crate::transport::{Inbound, MESSAGE_BYTES_MAX, OutboundMessage, Receipt, TransportLink};
 use crate::transport::{StdioSpec, WorkingDir};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use portcullis_core::durable_dir;
 use portcullis_wire::frame::{LONG_BYTES, LineFrame, LineReader, PART_BYTES};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -17,7 +18,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
@@ -53,7 +54,7 @@ pub(crate) struct StderrTail {
 
 impl StderrTail {
     fn push(&self, line: String) {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.lock();
         if lines.len() >= STDERR_LINES_MAX {
             lines.pop_front();
         }
@@ -65,7 +66,7 @@ impl StderrTail {
         let mut open = self.open.subscribe();
         // After the timeout, what is there is enough.
         let _ = tokio::time::timeout(STDERR_WITHIN, open.wait_for(|open| !open)).await;
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.lines.lock().iter().cloned().collect()
     }
 }
 

@@ -1,14 +1,15 @@
 //! Sessions that are lost without a proper 404, and sessions that are not.
 
 use crate::support::{UpstreamFixture, spec};
+use parking_lot::Mutex;
 use portcullis_testkit::misbehaving_server::{
     MisbehavingReply, MisbehavingServer, RecordedRequest, answer, events,
 };
 use portcullis_testkit::wait::{until, within};
 use portcullis_upstream::StatusKind;
 use serde_json::json;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use tokio::sync::broadcast;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
@@ -135,7 +136,7 @@ fn older(seen: &RecordedRequest, stream: &broadcast::Sender<Vec<u8>>) -> Misbeha
 async fn a_server_that_leaves_the_older_way_is_found_on_the_newer() {
     let stream = Arc::new(Mutex::new(Some(broadcast::Sender::new(64))));
     let now = stream.clone();
-    let server = MisbehavingServer::open(move |seen| match (&*now.lock().unwrap(), seen.method.as_str()) {
+    let server = MisbehavingServer::open(move |seen| match (&*now.lock(), seen.method.as_str()) {
         (Some(stream), _) => older(seen, stream),
         // Many have a page there.
         (None, "GET") => {
@@ -149,7 +150,7 @@ async fn a_server_that_leaves_the_older_way_is_found_on_the_newer() {
     let calls =
         || server.seen().iter().filter(|seen| seen.asks() == "tools/call").cloned().collect::<Vec<_>>();
     assert_eq!(calls()[0].path, "/messages");
-    *stream.lock().unwrap() = None;
+    *stream.lock() = None;
     until("the server is connected again", async || {
         let is_newer = |seen: &RecordedRequest| seen.path == "/mcp" && seen.asks() == "tools/list";
         server.seen().iter().any(is_newer).then_some(())

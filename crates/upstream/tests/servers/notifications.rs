@@ -2,6 +2,7 @@
 
 use crate::support::{UpstreamFixture, spec};
 use futures::future::join_all;
+use parking_lot::Mutex;
 use portcullis_core::CatalogChange;
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::misbehaving_server::{
@@ -11,8 +12,8 @@ use portcullis_testkit::wait::until;
 use portcullis_upstream::{ServerSpec, StatusKind};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::broadcast;
 
@@ -342,7 +343,7 @@ async fn silent(
     let server = MisbehavingServer::open(move |seen| match (seen.method.as_str(), seen.asks()) {
         ("GET", _) | (_, "subscriptions/listen") => {
             let head = if is_newer { acknowledged() } else { "retry: 1\ndata:\n\n".to_owned() };
-            let says = first.lock().unwrap().take().unwrap_or_else(|| later.clone());
+            let says = first.lock().take().unwrap_or_else(|| later.clone());
             MisbehavingReply::Tells { head: events(&[], &head), says }
         }
         (_, "server/discover") if is_newer => {

@@ -9,12 +9,13 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::ListenerExt;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tokio::net::TcpListener;
 
 /// As much as a pipe holds.
@@ -154,7 +155,7 @@ async fn listen() -> Result<()> {
 
 fn posted(body: &[u8], seen: &Mutex<MethodCounts>) -> Response {
     let mut out = Vec::with_capacity(256);
-    match answer(body, &mut seen.lock().unwrap_or_else(PoisonError::into_inner), &mut out) {
+    match answer(body, &mut seen.lock(), &mut out) {
         Ok(true) => ([(header::CONTENT_TYPE, "application/json")], out).into_response(),
         Ok(false) => StatusCode::ACCEPTED.into_response(),
         Err(_) => StatusCode::BAD_REQUEST.into_response(),

@@ -2,11 +2,12 @@
 
 use super::{approve, run_script, write};
 use crate::support::{BINARY, http, text};
+use parking_lot::Mutex;
 use portcullis_store::scripts::SOURCE_BYTES_MAX;
 use portcullis_testkit::bombs::{Bomb, MemoryWatch, bombs};
 use portcullis_testkit::process::{TestHome, UNHURRIED};
 use serde_json::json;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 fn figure(what: &str, measured: u128, unit: &str, most: u128) {
@@ -42,7 +43,7 @@ async fn thrown(bombs: Vec<Bomb>, at_once: usize) -> Cost {
         throwers.push(async move {
             let mut slowest = 0;
             loop {
-                let next = left.lock().unwrap().pop();
+                let next = left.lock().pop();
                 let Some(Bomb { name, source }) = next else { return slowest };
                 let began = Instant::now();
                 let told = client.call("script_exec", json!({ "code": source })).await;

@@ -10,13 +10,13 @@ struct Hand(Mutex<Duration>);
 
 impl Hand {
     fn forward(&self, by: Duration) {
-        *lock(&self.0) += by;
+        *self.0.lock() += by;
     }
 }
 
 impl Clock for Hand {
     fn now(&self) -> SystemTime {
-        SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + *lock(&self.0)
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000) + *self.0.lock()
     }
 }
 
@@ -167,7 +167,7 @@ fn the_table_has_a_bound_and_keeps_the_worst() {
     for n in 1..1_000 {
         world.guess(&world.peer(n), 1 + n as usize % 4);
     }
-    assert!(lock(&world.sources.guesses.table).by_source.len() <= 100);
+    assert!(world.sources.guesses.table.lock().by_source.len() <= 100);
     assert_eq!(world.guess(&worst, 100), 0, "still locked");
 }
 
@@ -177,6 +177,6 @@ fn a_clock_that_is_set_back_locks_nobody_for_years() {
     let peer = world.peer(1);
     world.clock.forward(10_000 * HOUR);
     world.guess(&peer, 100);
-    *lock(&world.clock.0) = Duration::ZERO;
+    *world.clock.0.lock() = Duration::ZERO;
     assert_eq!(world.shows(&peer, GOOD), Ok(()));
 }

@@ -5,12 +5,13 @@ use crate::calendar::{CalendarConfig, CalendarLocation, CalendarSource};
 use crate::testing::{ToolsFixture, shown};
 use crate::web::{WebFixtureSite, answer};
 use jiff::tz::TimeZone;
+use parking_lot::Mutex;
 use portcullis_core::{Clock, Output, Secret, Target};
 use portcullis_egress::{PlainHttp, SecretUrl};
 use serde_json::{Value, json};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// Monday, 2026-03-23, 07:00 in Vienna: the Sunday after it has 23 hours.
@@ -164,7 +165,7 @@ async fn what_did_not_change_is_not_sent_again_and_stands_in_for_a_while() {
     let sent = Arc::new(AtomicU64::new(0));
     let sending = sent.clone();
     let site = WebFixtureSite::open_heads(move |request| {
-        let (version, status) = *answering.lock().unwrap();
+        let (version, status) = *answering.lock();
         if status != 200 {
             return answer(status, &[], "");
         }
@@ -185,10 +186,10 @@ async fn what_did_not_change_is_not_sent_again_and_stands_in_for_a_while() {
     clock.0.fetch_add(1, Ordering::Relaxed);
     assert_eq!((title(&read(&hub, json!({})).await), asked()), ("v1".to_owned(), (2, 1)));
     clock.0.fetch_add(60, Ordering::Relaxed);
-    state.lock().unwrap().0 = "v2";
+    state.lock().0 = "v2";
     assert_eq!((title(&read(&hub, json!({})).await), asked()), ("v2".to_owned(), (3, 2)));
     // A failing calendar is reported, with its stale copy.
-    state.lock().unwrap().1 = 500;
+    state.lock().1 = 500;
     clock.0.fetch_add(60, Ordering::Relaxed);
     let agenda = read(&hub, json!({})).await;
     assert_eq!(title(&agenda), "v2");

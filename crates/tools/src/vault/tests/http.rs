@@ -5,6 +5,7 @@ use super::remote::{SyncFixture, write};
 use crate::vault::sync::SyncConfig;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use portcullis_core::Secret;
 use portcullis_egress::SecretSource;
 use portcullis_store::secrets::SecretError;
@@ -13,7 +14,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const TOKEN: &str = "tok-3f9a1c77e2b84d50";
 
@@ -60,7 +61,7 @@ impl Server {
     }
 
     fn shown(&self) -> Vec<Option<String>> {
-        self.shown.lock().unwrap().clone()
+        self.shown.lock().clone()
     }
 }
 
@@ -102,7 +103,7 @@ fn answer(
 ) -> std::io::Result<()> {
     let request = Request::read(&mut BufReader::new(visitor.try_clone()?))?;
     let credentials = request.header("authorization").map(str::to_owned);
-    shown.lock().unwrap().push(credentials.clone());
+    shown.lock().push(credentials.clone());
     let wanted = format!("Basic {}", STANDARD.encode(format!("git:{TOKEN}")));
     match does {
         GitServerBehavior::Redirect(to) => {

@@ -3,13 +3,14 @@
 use crate::ToolsConfig;
 use crate::testing::ToolsFixture;
 use crate::web::WebConfig;
+use parking_lot::Mutex;
 use portcullis_core::{Output, SystemClock, Target};
 use portcullis_egress::{EgressClient, EgressSettings, HostRateLimit, NoSecrets, PlainHttp, Resolve};
 use serde_json::{Value, json};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Resolves no name, so that tests do not use the network.
 struct NoNames;
@@ -43,7 +44,7 @@ impl WebFixtureSite {
                 let request = String::from_utf8_lossy(&request[..count]).into_owned();
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
                 let answer = answer(&request);
-                asking.lock().unwrap().push(path);
+                asking.lock().push(path);
                 let _ = visitor.write_all(&answer);
             }
         });
@@ -55,7 +56,7 @@ impl WebFixtureSite {
     }
 
     pub(crate) fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
+        self.asked.lock().clone()
     }
 
     /// Returns a call in the form of `ToolsFixture::check`.
