@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use portcullis_core::{Clock, InputResponses, KeyedInputRequest, OWN_KEYS, ToolError};
 use serde::{Deserialize, Serialize};
@@ -81,7 +82,7 @@ impl Seal {
     ) -> Result<String, ToolError> {
         let expires = self.clock.since_epoch().as_secs() + ROUND_SECS_MAX;
         let asked = questions.iter().map(|question| question.key.clone()).collect();
-        let sealed = SealedPayload { call: hex(digest), expires, asked, left };
+        let sealed = SealedPayload { call: HEXLOWER.encode(digest), expires, asked, left };
         // Answers have string keys, so serialization cannot fail.
         let payload = serde_json::to_vec(&sealed).unwrap_or_default();
         let tag = self.mac(&payload).finalize().into_bytes();
@@ -112,7 +113,7 @@ impl Seal {
         let tag = URL_SAFE_NO_PAD.decode(tag).map_err(|_| REFUSED)?;
         self.mac(&payload).verify_slice(&tag).map_err(|_| REFUSED)?;
         let sealed: SealedPayload = serde_json::from_slice(&payload).map_err(|_| REFUSED)?;
-        if sealed.call != hex(digest) {
+        if sealed.call != HEXLOWER.encode(digest) {
             return Err("`requestState` belongs to another call; begin this one without it");
         }
         if sealed.expires < self.clock.since_epoch().as_secs() {
@@ -127,10 +128,6 @@ impl Seal {
         mac.update(payload);
         mac
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 mod canonical;
 mod difference;
 
-pub use canonical::{canonical, digest, hex};
+pub use canonical::{canonical, digest};
 pub use difference::{PinDifference, differences};
 
 use crate::database::{Database, DatabaseError, Record, RecordTable, Topic, TopicState, TopicStore};

@@ -1,7 +1,7 @@
 //! SHA-256 digests of program files, cached by the file's metadata: a server that restarts again and again costs nothing.
 
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
-use portcullis_store::pins::hex;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -55,7 +55,7 @@ impl ProgramDigests {
                 bytes => hash.update(&buffer[..bytes]),
             }
         }
-        let digest = format!("sha256:{}", hex(&hash.finalize()));
+        let digest = format!("sha256:{}", HEXLOWER.encode(&hash.finalize()));
         let mut cached = self.0.lock();
         if cached.len() >= CACHED_MAX {
             cached.clear();

@@ -4,6 +4,7 @@
 //! run knows, so text from a third party never becomes a secret. In every other output of the script, the handle is
 //! replaced with the secret's name.
 
+use data_encoding::HEXLOWER;
 use portcullis_script::TextPiece;
 
 const BEGINNING: &str = "[secret ";
@@ -22,7 +23,7 @@ impl SecretHandles {
         if read < random.len() {
             return Err(std::io::Error::other("not enough random bytes"));
         }
-        let number: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let number = HEXLOWER.encode(&random);
         Ok(SecretHandles { end: format!(" {number}]") })
     }
 

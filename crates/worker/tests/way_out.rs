@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
+use data_encoding::HEXLOWER;
 use portcullis_core::{
     Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Output, Registry, Scope, SystemClock, Target,
 };
@@ -72,7 +73,7 @@ impl ScriptEgress {
     /// A gate to a script with grants for these hosts.
     fn gate(&self, hosts: BTreeSet<String>) -> Gate {
         let granted = ScriptPermissions { hosts, ..ScriptPermissions::default() };
-        let sha256 = Sha256::digest(SOURCE).iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = HEXLOWER.encode(&Sha256::digest(SOURCE));
         let allowed = PreapprovedScript { name: "ask".parse().unwrap(), sha256, granted };
         let (folder, secure) = (self.folder.path().join("scripts"), self.folder.path().join("secure"));
         let egress = self.egress.clone();

@@ -1,6 +1,7 @@
 //! Invented scripts: one that is approved, one that changed since, one that an agent proposed.
 
 use crate::data::{HOSTILE, ago};
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use portcullis_ops::desk::*;
 use portcullis_ops::{Actor, Problem};
@@ -20,7 +21,7 @@ fn brief(name: &str, state: &str) -> ScriptBrief {
     ScriptBrief {
         name: name.into(),
         state: state.into(),
-        sha256: format!("{:0<64}", name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        sha256: format!("{:0<64}", HEXLOWER.encode(name.as_bytes())),
         seen: usize::from(state != "pending"),
         description: Some(if name == "cleanup.star" {
             HOSTILE.into()

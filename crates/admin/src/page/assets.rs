@@ -6,6 +6,7 @@
 use axum::body::{Body, Bytes};
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use data_encoding::HEXLOWER;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use sha2::{Digest, Sha256};
@@ -42,7 +43,7 @@ static ASSETS: LazyLock<Vec<Asset>> = LazyLock::new(|| {
         for before in &made {
             text = text.replace(&format!("\"./{}\"", before.name), &format!("\"./{}\"", before.file));
         }
-        let hash: String = Sha256::digest(&text).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
+        let hash = HEXLOWER.encode(&Sha256::digest(&text)[..6]);
         let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
         let packed = Bytes::from(pack(text.as_bytes()));
         made.push(Asset { name, file: format!("{stem}-{hash}.{ending}"), kind, plain: text.into(), packed });

@@ -4,6 +4,7 @@
 //! all of the old or all of the new content; a crash, a full disk or an error leaves the old.
 
 use super::{FOLDER, FileKind, NO_LINKS, OpenFile, READ, Root, RootError, RootedPath, open_inside};
+use data_encoding::HEXLOWER;
 use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
@@ -278,6 +279,6 @@ fn temporary_name() -> Result<String, Errno> {
     while random.len() < TEMPORARY_RANDOM_BYTES {
         rustix::rand::getrandom(spare_capacity(&mut random), GetRandomFlags::empty())?;
     }
-    let hex: String = random.iter().take(TEMPORARY_RANDOM_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let hex = HEXLOWER.encode(&random[..TEMPORARY_RANDOM_BYTES]);
     Ok(format!("{TEMPORARY_PREFIX}{hex}{TEMPORARY_SUFFIX}"))
 }

@@ -1,5 +1,6 @@
 //! A workspace with traps: links that lead out, a hard link, a pipe, and siblings with similar names.
 
+use data_encoding::HEXLOWER;
 use portcullis_core::Root;
 use portcullis_core::root::{RootError, RootedPath};
 use sha2::{Digest, Sha256};
@@ -70,7 +71,7 @@ impl Fixture {
         let mut hash = Sha256::new();
         digest_into(&mut hash, self.base.path(), &self.inside());
         hash.update(fs::read("/etc/passwd").unwrap_or_default());
-        hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&hash.finalize())
     }
 
     pub(crate) fn read(&self, path: &str) -> Result<Vec<u8>, RootError> {

@@ -2,6 +2,7 @@
 
 use crate::extra_params;
 use crate::redact::Redactor;
+use data_encoding::HEXLOWER;
 use portcullis_core::json::{visible, visible_json};
 use portcullis_core::{Call, PolicySubject, Target, ToolError};
 use portcullis_store::approvals::{ARGUMENTS_BYTES_MAX, ApprovalRequest};
@@ -10,7 +11,7 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// How much of a long text is shown: its start and its end.
 const TEXT_BEGIN_CHARS: usize = 1_500;
@@ -46,7 +47,7 @@ pub(super) fn approval_request(
     }
     let (arguments, more) = shown(call, redactor).map_err(ToolError::internal)?;
     Ok(ApprovalRequest {
-        digest: hex(&hash.finalize()),
+        digest: HEXLOWER.encode(&hash.finalize()),
         client: client.clone(),
         holder,
         origin: origin.to_owned(),
@@ -55,9 +56,9 @@ pub(super) fn approval_request(
         effect: call.effect().as_str().to_owned(),
         reach: PolicySubject::of_call(call).reach.as_str().to_owned(),
         rule: rule.to_owned(),
-        definition: hex(&definition),
+        definition: HEXLOWER.encode(&definition),
         // A digest, because the id is a bearer credential for the session.
-        session: call.ctx.peer.session().map(|id| hex(&Sha256::digest(id))),
+        session: call.ctx.peer.session().map(|id| HEXLOWER.encode(&Sha256::digest(id))),
         arguments,
         more,
     })
@@ -65,7 +66,7 @@ pub(super) fn approval_request(
 
 /// Returns a value that distinguishes successive holders of one client name. Derived from the token, but does not reveal it.
 fn holder(token: u64) -> String {
-    hex(&Sha256::new().chain_update(b"holder").chain_update(token.to_le_bytes()).finalize())
+    HEXLOWER.encode(&Sha256::new().chain_update(b"holder").chain_update(token.to_le_bytes()).finalize())
 }
 
 fn add(hash: &mut Sha256, kind: u8, text: &str) {
@@ -208,15 +209,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
         }
         deserializer.deserialize_map(InOrder)
     }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[cfg(test)]

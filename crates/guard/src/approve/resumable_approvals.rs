@@ -3,6 +3,7 @@
 //! One approval covers a call over all its rounds. The token that links a round to its approval is single-use: a replayed
 //! round, or one for a different call, needs a new approval.
 
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use portcullis_store::approvals::ApprovalRequest;
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ impl ResumableApprovals {
     pub(super) fn remember(&self, request: &ApprovalRequest, approval: &str) -> Option<String> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).ok()?;
-        let token = super::approval_request::hex(&random);
+        let token = HEXLOWER.encode(&random);
         let now = Instant::now();
         let mut all = self.0.lock();
         all.retain(|_, one| one.until > now);

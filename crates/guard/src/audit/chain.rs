@@ -4,6 +4,7 @@
 //! key, no line can be changed, added, removed or moved without breaking the chain there. The key is stored apart from the
 //! log, so that a copy of the log does not include it.
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -35,14 +36,12 @@ impl Mac {
     /// Returns the MAC in hexadecimal.
     pub(super) fn digits(self) -> [u8; 64] {
         let mut digits = [0; 64];
-        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
-            *pair = hex_digits(byte);
-        }
+        HEXLOWER.encode_mut(&self.0, &mut digits);
         digits
     }
 
     pub(crate) fn to_hex(self) -> String {
-        hex(&self.0)
+        HEXLOWER.encode(&self.0)
     }
 
     /// Parses exactly what [`Mac::to_hex`] writes: a second spelling of the same MAC would be an undetected edit.
@@ -126,7 +125,7 @@ impl ChainKey {
     pub(crate) fn create(path: &Path) -> Result<ChainKey, ChainKeyError> {
         let mut key = [0; KEY_BYTES];
         let made = getrandom::fill(&mut key).map_err(|error| io::Error::other(error.to_string()));
-        match made.and_then(|()| place(path, &format!("{}\n", hex(&key)))) {
+        match made.and_then(|()| place(path, &format!("{}\n", HEXLOWER.encode(&key)))) {
             Ok(()) => Ok(ChainKey::new(&key)),
             Err(source) => Err(ChainKeyError::Io { path: path.to_owned(), source }),
         }
@@ -210,27 +209,11 @@ fn place(path: &Path, text: &str) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| hex_digits(*byte)).map(char::from).collect()
-}
-
-fn hex_digits(byte: u8) -> [u8; 2] {
-    [byte >> 4, byte & 15].map(|value| b"0123456789abcdef"[value as usize])
-}
-
 fn read_hex(text: &[u8]) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if text.len() != 2 * bytes.len() {
         return None;
     }
-    let value = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
-    };
-    for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        *byte = value(*high)? << 4 | value(*low)?;
-    }
+    HEXLOWER.decode_mut(text, &mut bytes).ok()?;
     Some(bytes)
 }

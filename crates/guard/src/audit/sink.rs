@@ -4,9 +4,10 @@
 
 use super::AuditSettings;
 use super::anchor::{self, Anchor};
-use super::chain::{ChainKey, ChainLink, Mac, UnverifiedLine, hex};
+use super::chain::{ChainKey, ChainLink, Mac, UnverifiedLine};
 use super::log_lines::{CURRENT, closed_name, closed_numbers};
 use super::record::TornTail;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -182,7 +183,7 @@ impl FileLogSink {
             }
         }
         hash.update(b"\n");
-        let torn_sha256 = Mac::from_hex(hex(&hash.finalize()).as_bytes());
+        let torn_sha256 = Mac::from_hex(HEXLOWER.encode(&hash.finalize()).as_bytes());
         resumed.torn = torn_sha256.map(|torn_sha256| TornTail { torn_bytes: torn_bytes + 1, torn_sha256 });
         Ok(())
     }

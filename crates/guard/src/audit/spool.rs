@@ -7,6 +7,7 @@
 use super::AuditSettings;
 use super::event::{ChangeLog, Ended};
 use super::record::AuditSubject;
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use portcullis_core::{ErrorKind, Event};
 use serde::{Deserialize, Serialize};
@@ -61,7 +62,7 @@ impl SpooledChange {
         let time = Timestamp::try_from(now).map_err(io::Error::other)?;
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
-        let id = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = HEXLOWER.encode(&random);
         let action = action.to_owned();
         let begun = Line { id, time, actor, action, details, outcome: None, duration_us: 0 };
         portcullis_core::durable_dir::create_all(&settings.dir)?;

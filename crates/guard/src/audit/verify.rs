@@ -4,9 +4,10 @@
 
 use super::AuditSettings;
 use super::anchor::{Anchor, AnchorReader, AnchorReason};
-use super::chain::{ChainKey, ChainKeyError, ChainLink, UnverifiedLine, hex};
+use super::chain::{ChainKey, ChainKeyError, ChainLink, UnverifiedLine};
 use super::log_lines::{CURRENT, LineEnd, LogFiles, LogLineReader};
 use super::record::OpeningRecord;
+use data_encoding::HEXLOWER;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -226,8 +227,8 @@ impl LogVerifier<'_> {
         let opening: OpeningRecord = serde_json::from_slice(line).ok()?;
         let torn = opening.torn.filter(|_| !self.is_closed_here())?;
         let link = self.record(line, begins_file).ok()?;
-        let same =
-            torn.torn_bytes == tear.bytes && torn.torn_sha256.to_hex() == hex(&tear.hash.clone().finalize());
+        let same = torn.torn_bytes == tear.bytes
+            && torn.torn_sha256.to_hex() == HEXLOWER.encode(&tear.hash.clone().finalize());
         same.then_some(link)
     }
 

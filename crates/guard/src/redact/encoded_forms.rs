@@ -8,6 +8,7 @@ use super::look_alikes::LookAlikes;
 use super::split;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use data_encoding::HEXLOWER;
 
 /// The encoded form of a shorter secret may be too short a run to be decoded, so it is matched literally.
 const SHORT_BYTES: usize = 12;
@@ -51,7 +52,7 @@ fn more_forms(value: &str) -> Vec<Literal> {
     if value.len() <= BASE58_BYTES_MAX {
         let engines = [&STANDARD, &STANDARD_NO_PAD, &URL_SAFE, &URL_SAFE_NO_PAD];
         forms.extend(engines.map(|engine| odd(base58(engine.encode(value).as_bytes()), true)));
-        let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let hex = HEXLOWER.encode(value.as_bytes());
         forms.push(odd(base58(hex.as_bytes()), true));
     }
     forms.extend(quoted(value).iter().map(|form| text(form)));
@@ -79,7 +80,7 @@ pub(super) fn forms_by_kind(value: &str) -> Vec<(FormKind, Literal)> {
     // The rest must still be more than a word.
     forms.retain(|(_, form)| form.bytes.len() >= super::VALUE_BYTES_MIN);
 
-    let hex: String = value.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let hex = HEXLOWER.encode(value.as_bytes());
     forms.push((11, text(&hex)));
     forms.push((12, text(&value.chars().rev().collect::<String>())));
     forms.push((13, odd(value.bytes().map(rotated).collect(), false)));

@@ -3,6 +3,7 @@
 use super::AdminError;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use portcullis_core::Secret;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
@@ -27,14 +28,12 @@ impl PartialEq for AdminTokenDigest {
 
 impl AdminTokenDigest {
     pub(super) fn to_hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&self.0)
     }
 
     pub(super) fn from_hex(text: &str) -> Option<AdminTokenDigest> {
-        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        let bytes: Option<Vec<u8>> = pairs.iter().map(byte).collect();
-        Some(AdminTokenDigest(bytes?.try_into().ok()?))
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+        Some(AdminTokenDigest(bytes.try_into().ok()?))
     }
 }
 
@@ -55,5 +54,5 @@ pub(super) fn digest_of(secret: &str) -> Option<AdminTokenDigest> {
 pub(super) fn short_id() -> Result<String, AdminError> {
     let mut bytes = [0; ID_BYTES];
     getrandom::fill(&mut bytes).map_err(AdminError::Random)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&bytes))
 }

@@ -3,6 +3,7 @@
 use super::IdentityError;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::HEXLOWER;
 use portcullis_core::Secret;
 use sha2::{Digest as _, Sha256};
 use std::hash::{Hash, Hasher};
@@ -45,20 +46,13 @@ impl ClientTokenDigest {
     }
 
     pub(super) fn to_hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(&self.0)
     }
 
     /// Reads what [`ClientTokenDigest::to_hex`] wrote, and nothing else.
     pub(super) fn from_hex(text: &str) -> Option<ClientTokenDigest> {
-        let digit = |c: u8| match c {
-            b'0'..=b'9' => Some(c - b'0'),
-            b'a'..=b'f' => Some(c - b'a' + 10),
-            _ => None,
-        };
-        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-        let bytes: Option<Vec<u8>> =
-            pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
-        Some(ClientTokenDigest(bytes?.try_into().ok()?))
+        let bytes = HEXLOWER.decode(text.as_bytes()).ok()?;
+        Some(ClientTokenDigest(bytes.try_into().ok()?))
     }
 }
 

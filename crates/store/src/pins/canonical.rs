@@ -3,6 +3,7 @@
 //! Like RFC 8785, but numbers stay as written. RFC 8785 takes them for doubles, in which two long numbers can
 //! be equal; here any difference counts.
 
+use data_encoding::HEXLOWER;
 use portcullis_core::json::DEPTH_MAX;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
@@ -22,12 +23,7 @@ pub fn canonical(json: &str) -> Result<String, String> {
 
 /// Returns the SHA-256 of a text as hex digits.
 pub fn digest(text: &str) -> String {
-    hex(&Sha256::digest(text.as_bytes()))
-}
-
-/// Returns bytes as hex digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(text.as_bytes()))
 }
 
 fn write(raw: &RawValue, depth_left: usize, out: &mut String) -> Result<(), String> {

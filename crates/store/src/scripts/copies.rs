@@ -2,6 +2,7 @@
 
 use super::{SOURCE_BYTES_MAX, ScriptError, ScriptName};
 use crate::locked_file::FileError;
+use data_encoding::HEXLOWER;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(bytes))
 }
 
 /// Returns the scripts in the folder. Other file names are skipped.

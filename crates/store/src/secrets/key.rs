@@ -6,6 +6,7 @@
 use super::cipher::{KeyDerivation, KeySourceId, SALT_BYTES};
 use super::{STORE, SecretError, keyring};
 use crate::locked_file::{FileError, MetadataStamp};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use portcullis_core::Secret;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -56,21 +57,18 @@ impl MasterKey {
             key.0.copy_from_slice(bytes);
             return Some(key);
         }
-        let (pairs, []) = bytes.trim_ascii_end().as_chunks::<2>() else { return None };
-        if pairs.len() != KEY_BYTES {
+        let digits = bytes.trim_ascii_end();
+        if digits.len() != 2 * KEY_BYTES {
             return None;
         }
-        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        for (byte, [high, low]) in key.0.iter_mut().zip(pairs) {
-            *byte = digit(*high)? << 4 | digit(*low)?;
-        }
+        HEXLOWER_PERMISSIVE.decode_mut(digits, &mut *key.0).ok()?;
         Some(key)
     }
 
     pub(super) fn to_hex(&self) -> Zeroizing<String> {
-        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        // With its capacity from the start: a buffer that is left behind is not wiped.
         let mut hex = Zeroizing::new(String::with_capacity(2 * KEY_BYTES));
-        hex.extend(digits.filter_map(|digit| char::from_digit(digit.into(), 16)));
+        HEXLOWER.encode_append(&*self.0, &mut hex);
         hex
     }
 

@@ -1,6 +1,7 @@
 use super::*;
 use crate::database::Record;
 use crate::testing;
+use data_encoding::HEXLOWER;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -453,8 +454,7 @@ fn a_key_inside_of_the_data_folder_is_refused() {
 fn a_key_may_move_into_a_credential() {
     let at = Fixture::new();
     set(&at.store(), "TOKEN", VALUE);
-    let hex: String =
-        std::fs::read(at.at("config/key")).unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = HEXLOWER.encode(&std::fs::read(at.at("config/key")).unwrap());
     let credential = at.at("portcullis-key");
     private_file(&credential, format!("{hex}\n").as_bytes());
     // As systemd shows it for a service with its own user.

@@ -14,6 +14,7 @@ use super::note_store::NoteStore;
 use super::vault_path::{VaultPath, vault_path_error};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use portcullis_core::root::WriteSummary;
 use portcullis_core::{Secret, ToolError};
@@ -389,5 +390,5 @@ fn random_name() -> io::Result<String> {
     while let Some(rest) = random.get_mut(done..).filter(|rest| !rest.is_empty()) {
         done += rustix::rand::getrandom(rest, rustix::rand::GetRandomFlags::empty())?;
     }
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(HEXLOWER.encode(&random))
 }

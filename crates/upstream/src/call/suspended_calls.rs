@@ -1,6 +1,7 @@
 //! Suspended calls: the server waits for input, and the client has to come back with it in a new request.
 
 use super::driver::SuspendedCall;
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use portcullis_core::{Limit, Peer, ToolError};
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ impl SuspendedCalls {
     ) -> Result<String, ToolError> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| ToolError::internal(error.to_string()))?;
-        let key: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = HEXLOWER.encode(&random);
         let mut all = self.0.lock();
         let is_same = |kept: &&SuspendedEntry| kept.call.sent.client.is(&call.sent.client);
         if all.len() >= SUSPENDED_MAX || all.values().filter(is_same).count() >= SUSPENDED_PER_CLIENT_MAX {

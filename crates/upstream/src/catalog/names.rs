@@ -4,10 +4,10 @@
 //! changed ends in a hash of the original. Names depend on what is offered and configured, never on the order of the
 //! list.
 
+use data_encoding::HEXLOWER;
 use portcullis_core::{NAME_CHARS_MAX, NAME_HASH_CHARS};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt::Write;
 
 /// Returns the public name of each, no two the same. An item whose every possible name is taken, which needs intent,
 /// has none.
@@ -59,10 +59,7 @@ fn hashed(prefix: &str, own: &str, cleaned: &str, chars: usize) -> String {
     let digest = Sha256::new().chain_update(prefix).chain_update(own).finalize();
     let mut name: String = cleaned.chars().take(NAME_CHARS_MAX - chars - 1).collect();
     name.push('_');
-    for byte in &digest[..chars / 2] {
-        // Writing to a string does not fail.
-        let _ = write!(name, "{byte:02x}");
-    }
+    HEXLOWER.encode_append(&digest[..chars / 2], &mut name);
     name
 }
 

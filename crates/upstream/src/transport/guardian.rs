@@ -7,6 +7,7 @@
 //! that cleared its environment has no mark, but is still in its server's group.
 
 use crate::transport::ancestry::is_server_descendant;
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal, test_kill_process_group,
@@ -49,7 +50,7 @@ impl HubMark {
     pub fn new(folder: &Path) -> io::Result<HubMark> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::other)?;
-        Ok(HubMark(home_half(folder) + &hex(&random)))
+        Ok(HubMark(home_half(folder) + &HEXLOWER.encode(&random)))
     }
 
     /// Parses a mark.
@@ -83,11 +84,7 @@ pub(crate) fn of_home(folder: &Path) -> EnvironMarker {
 fn home_half(folder: &Path) -> String {
     use sha2::{Digest, Sha256};
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
-    hex(&Sha256::digest(folder.as_os_str().as_encoded_bytes())[..8])
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(folder.as_os_str().as_encoded_bytes())[..8])
 }
 
 /// An environment entry, or the prefix of one.

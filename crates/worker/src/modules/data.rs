@@ -4,15 +4,12 @@ use crate::json as values;
 use crate::run_context::RunContext;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256, Sha512};
 use starlark::environment::GlobalsBuilder;
 use starlark::starlark_module;
 use starlark::values::{Heap, Value};
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 #[starlark_module]
 pub(crate) fn json(builder: &mut GlobalsBuilder) {
@@ -53,12 +50,12 @@ pub(crate) fn base64(builder: &mut GlobalsBuilder) {
 pub(crate) fn hash(builder: &mut GlobalsBuilder) {
     fn sha256(#[starlark(require = pos)] text: &str) -> anyhow::Result<String> {
         RunContext::now()?.without_handle("hash.sha256", text)?;
-        Ok(hex(&Sha256::digest(text)))
+        Ok(HEXLOWER.encode(&Sha256::digest(text)))
     }
 
     fn sha512(#[starlark(require = pos)] text: &str) -> anyhow::Result<String> {
         RunContext::now()?.without_handle("hash.sha512", text)?;
-        Ok(hex(&Sha512::digest(text)))
+        Ok(HEXLOWER.encode(&Sha512::digest(text)))
     }
 
     fn hmac_sha256(
@@ -70,6 +67,6 @@ pub(crate) fn hash(builder: &mut GlobalsBuilder) {
         }
         let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes())?;
         mac.update(text.as_bytes());
-        Ok(hex(&mac.finalize().into_bytes()))
+        Ok(HEXLOWER.encode(&mac.finalize().into_bytes()))
     }
 }

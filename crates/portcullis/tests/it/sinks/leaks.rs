@@ -3,6 +3,7 @@
 use crate::support::corpus;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeakTier {
@@ -66,7 +67,7 @@ fn own() -> Vec<LeakCase> {
     let forms: [Form; 5] = [
         ("plain", LeakTier::Must, str::to_owned),
         ("upper", LeakTier::Must, str::to_uppercase),
-        ("hex", LeakTier::Must, |text| text.bytes().map(|byte| format!("{byte:02x}")).collect()),
+        ("hex", LeakTier::Must, |text| HEXLOWER.encode(text.as_bytes())),
         ("base64", LeakTier::Must, |text| STANDARD.encode(text)),
         ("zwsp", LeakTier::Should, |text| text.chars().map(|c| format!("{c}\u{200b}")).collect()),
     ];
