@@ -16,7 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use password_lockout::PasswordLockout;
-use portcullis_core::{Clock, Secret};
+use portcullis_core::{Clock, Secret, blocking};
 use portcullis_ops::{Problem, ProblemCode};
 use portcullis_store::admins::{AdminError, AdminStore, NewPassword, SessionInfo, SessionOrigin};
 use schemars::JsonSchema;
@@ -208,13 +208,13 @@ impl SignIn {
     /// Ends one session of any administrator.
     pub async fn end_session(&self, id: &str) -> Result<(), Problem> {
         let (admins, id) = (self.admins.clone(), id.to_owned());
-        blocking(move || admins.end_session(&id)).await
+        blocking(move || admins.end_session(&id)).await.map_err(admin_problem)
     }
 
     /// Ends all sessions of all administrators. Returns how many there were.
     pub async fn sign_out_everywhere(&self) -> Result<usize, Problem> {
         let admins = self.admins.clone();
-        blocking(move || admins.end_sessions(None)).await
+        blocking(move || admins.end_sessions(None)).await.map_err(admin_problem)
     }
 
     /// Returns all sessions.
@@ -234,7 +234,8 @@ impl SignIn {
 
     async fn open(&self, visitor: &Visitor, name: &str) -> Result<NewSession, Problem> {
         let (admins, own, place) = (self.admins.clone(), name.to_owned(), visitor.place());
-        let (secret, info) = blocking(move || admins.open_session(&own, &place)).await?;
+        let (secret, info) =
+            blocking(move || admins.open_session(&own, &place)).await.map_err(admin_problem)?;
         tracing::info!(target: "admin", admin = name, from = %visitor.address, session = info.id, "signed in");
         let session = AdminSession::of(info, secret.expose());
         Ok(NewSession { cookie: cookie::set(&secret), session })
@@ -250,7 +251,7 @@ impl SignIn {
             return Err(Problem::new(ProblemCode::TooMany, "too many sign-ins at once")
                 .hint("try again in a few seconds"));
         };
-        blocking(work).await
+        blocking(work).await.map_err(admin_problem)
     }
 }
 
@@ -315,17 +316,7 @@ fn admin_problem(error: AdminError) -> Problem {
             )
             .hint("see the hub's log for the cause");
         }
-        AdminError::Hash(_) | AdminError::Random(_) => ProblemCode::Internal,
+        AdminError::Hash(_) | AdminError::Random(_) | AdminError::Panicked(_) => ProblemCode::Internal,
     };
     Problem::new(code, error.to_string())
-}
-
-/// Runs disk access and hashing on the blocking thread pool.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
-) -> Result<T, Problem> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done.map_err(admin_problem),
-        Err(_) => Err(Problem::internal("sign-in failed: internal error")),
-    }
 }

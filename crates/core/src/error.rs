@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
+use tokio::task::JoinError;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -259,6 +260,12 @@ impl ToolError {
     pub fn caused_by(mut self, source: impl Into<BoxError>) -> ToolError {
         self.source = Some(source.into());
         self
+    }
+}
+
+impl From<JoinError> for ToolError {
+    fn from(panic: JoinError) -> ToolError {
+        ToolError::internal(panic)
     }
 }
 

@@ -4,6 +4,7 @@
 //! and none of its types is `Serialize`: each wire format, configuration file and audit record defines its own shape. The
 //! only I/O here is [`Root`], the access to files.
 
+mod blocking;
 mod call;
 mod client_bridge;
 mod clock;
@@ -29,6 +30,7 @@ mod secret;
 mod tool;
 mod write_coalescing;
 
+pub use blocking::blocking;
 pub use call::{
     Arguments, Call, CallId, Caller, Client, CompletionRef, Decision, ForeignTask, Origin, PassthroughParams,
     Scope, Target, TaskOperation, ToolView, Trail, digest_of,

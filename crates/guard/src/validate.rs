@@ -14,7 +14,7 @@ use portcullis_core::json::{folded, printable};
 use portcullis_core::schema::{BoundedValidator, TooCostly, plainly_fits};
 use portcullis_core::{
     ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, Target, TaskOperation, ToolDef,
-    ToolError, Unchecked,
+    ToolError, Unchecked, blocking,
 };
 use serde_json::Value;
 use std::collections::HashMap;
@@ -47,11 +47,11 @@ impl Layer for ValidationLayer {
                 Box::pin(async move {
                     let permit = permits.acquire_owned().await;
                     let permit = permit.map_err(|closed| ToolError::internal(closed.to_string()))?;
-                    let compared = tokio::task::spawn_blocking(move || {
+                    blocking(move || {
                         let _permit = permit;
                         compare(&tool, arguments.value().map_err(|reason| invalid(&[reason.to_owned()]))?)
-                    });
-                    compared.await.map_err(|panicked| ToolError::internal(panicked.to_string()))??;
+                    })
+                    .await?;
                     next.run(call).await
                 })
             }

@@ -5,6 +5,7 @@ use crate::context::Operations;
 use crate::desk::{ApprovalChoice, ApprovalFilter, DecideApproval};
 use crate::guard_settings::approval_times;
 use crate::{Actor, Problem, ProblemCode};
+use data_encoding::HEXLOWER;
 use jiff::Timestamp;
 use portcullis_store::approvals::{
     Approval, ApprovalError, ApprovalRequest, ApprovalScope, ApprovalSnapshot, ApprovalStage, ApprovalVerdict,
@@ -97,7 +98,10 @@ impl Operations {
         let (call, live) = (&approval.call, self.live.as_ref()?);
         let tools = live.registry.tools();
         let tool = tools.iter().find(|tool| tool.name == call.target);
-        Some(call.kind != "tool" || tool.is_some_and(|tool| hex(&tool.digest()) == call.definition))
+        Some(
+            call.kind != "tool"
+                || tool.is_some_and(|tool| HEXLOWER.encode(&tool.digest()) == call.definition),
+        )
     }
 }
 
@@ -168,8 +172,4 @@ fn problem(error: ApprovalError) -> Problem {
         ApprovalError::Random(_) => ProblemCode::Internal,
     };
     Problem::new(code, error.to_string())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,13 +6,13 @@ mod watch;
 
 pub use watch::watch;
 
-use parking_lot::{Mutex, MutexGuard};
 use crate::config::secret_detection;
 use crate::config::{Config, McpServerSettings};
 use crate::login::ServerLogin;
 use crate::secret_store::LiveSecrets;
 use absent_server::AbsentServer;
 use anyhow::Context;
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_core::{ClientBridge, Clock, Provider, Registry, ToolDef};
 use portcullis_egress::configured_client::ConfiguredEndpoint;
 use portcullis_store::catalogs::CatalogStore;

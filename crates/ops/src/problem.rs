@@ -3,6 +3,7 @@
 use crate::config::ConfigErrors;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::task::JoinError;
 
 /// Error code. Programs branch on it; the message may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -100,6 +101,13 @@ impl std::fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
+
+/// A panic of blocking work. The panic hook has logged it.
+impl From<JoinError> for Problem {
+    fn from(_: JoinError) -> Problem {
+        Problem::internal("internal error: see the hub's log")
+    }
+}
 
 /// A failure of something that an operation uses.
 impl From<anyhow::Error> for Problem {

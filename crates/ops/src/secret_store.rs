@@ -1,11 +1,11 @@
 //! The secret store of a running hub: key source, and propagation of changes to the redactor.
 
-use parking_lot::Mutex;
 use crate::config::Config;
 use crate::database;
 use crate::home::{Home, environment};
 use crate::mcp::ServerManager;
 use anyhow::Result;
+use parking_lot::Mutex;
 use portcullis_core::{Clock, Scrub, Secret};
 use portcullis_guard::Redactor;
 use portcullis_store::database::Database;

@@ -181,16 +181,6 @@ fn now() -> Timestamp {
     Timestamp::try_from(SystemClock.now()).unwrap_or_default()
 }
 
-/// Runs disk access on the blocking pool.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(done) => done,
-        Err(_) => Err(Problem::internal("internal error: see the hub's log")),
-    }
-}
-
 /// Maps a command's error to a response: bad input or failure.
 fn explained(error: anyhow::Error) -> Problem {
     if error.is::<BadUsage>() { Problem::invalid(crate::with_causes(&error)) } else { Problem::from(error) }

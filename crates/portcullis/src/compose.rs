@@ -1,6 +1,5 @@
 //! Composition root: builds a hub from its configuration. The only module that depends on every crate.
 
-use parking_lot::Mutex;
 use crate::config::{Config, McpServerSettings};
 use crate::database;
 use crate::home::{Home, make_private};
@@ -10,6 +9,7 @@ use crate::output_redaction;
 use crate::passphrase::{PassphrasePrompt, open_secrets};
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use portcullis_core::{
     CallLimits, Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, NameReservation, Origin,
     Registry, Secret, SystemClock, ToolDef,

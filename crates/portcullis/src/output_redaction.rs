@@ -3,9 +3,9 @@
 //! A hub uses its live redactor. Other commands read the store of their home before the first output, if that needs no
 //! prompt; otherwise only tokens are recognised, by their shape.
 
-use parking_lot::{Mutex, MutexGuard};
 use crate::config::{Config, LogFormat};
 use crate::home::Home;
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_core::hidden_chars::escape_hidden_lines;
 use portcullis_core::json::{visible, visible_json};
 use portcullis_core::{Scrub, Secret, SystemClock};

@@ -12,7 +12,7 @@ mod topics;
 
 use portcullis_core::{
     Arguments, BoxFuture, Call, CallLimits, Caller, Catalog, Content, Effect, Gate, Outcome, Output, Permit,
-    Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView,
+    Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView, blocking,
 };
 use portcullis_wire::render;
 use serde::Deserialize;
@@ -273,8 +273,7 @@ impl Provider for ToolSearch {
             let gate = self.gate.get().and_then(Weak::upgrade);
             let gate = gate.ok_or_else(|| ToolError::unavailable("the hub is not ready yet"))?;
             // With many tools this takes a while, so it runs on a blocking thread.
-            let finding = tokio::task::spawn_blocking(move || ToolSearch::find(&gate, &call));
-            finding.await.unwrap_or_else(|error| Err(ToolError::internal(error)))
+            blocking(move || ToolSearch::find(&gate, &call)).await
         })
     }
 }

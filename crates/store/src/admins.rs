@@ -19,6 +19,7 @@ use portcullis_core::{Clock, Secret};
 use rows::{AdminRecord, LinkRecord, SessionRecord};
 use std::sync::Arc;
 use token::AdminTokenDigest;
+use tokio::task::JoinError;
 use zeroize::Zeroizing;
 
 /// Administrators are people who know each other.
@@ -67,6 +68,8 @@ pub enum AdminError {
     Hash(String),
     #[error("cannot get random bytes from the system: {0}")]
     Random(getrandom::Error),
+    #[error("sign-in failed: internal error")]
+    Panicked(#[from] JoinError),
     #[error(transparent)]
     Database(DatabaseError),
 }

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::task::JoinError;
 
 /// Pending approvals of all clients. A person does not read more.
 pub const PENDING_MAX: usize = 200;
@@ -64,6 +65,12 @@ pub enum ApprovalError {
     Random(getrandom::Error),
     #[error(transparent)]
     Database(DatabaseError),
+}
+
+impl From<JoinError> for ApprovalError {
+    fn from(panic: JoinError) -> ApprovalError {
+        ApprovalError::Damaged(panic.to_string())
+    }
 }
 
 impl From<DatabaseError> for ApprovalError {

@@ -22,7 +22,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use portcullis_core::json::printable;
 use portcullis_core::{
-    CallCtx, CallLimits, Clock, Effect, Example, Family, Json, Label, Reach, ToolError, ToolSpec,
+    CallCtx, CallLimits, Clock, Effect, Example, Family, Json, Label, Reach, ToolError, ToolSpec, blocking,
 };
 use portcullis_egress::{EgressClient, PlainHttp, SecretUrl};
 use rrule_expansion::ExpansionBudget;
@@ -256,16 +256,16 @@ impl CalendarReader {
         let Some(copy) = asked.copy else { return Ok(found) };
         let _permit = self.readings.acquire().await.map_err(ToolError::internal)?;
         let home = home.clone();
-        let reading = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let (events, problem) = events_of(&copy.text, window, &home, &feed.name);
             found.events = events;
             if let Some((problem, advice)) = problem {
                 let (calendar, advice) = (feed.name.clone(), vec![advice.to_owned()]);
                 found.problems.push(AgendaProblem { calendar, problem, advice, shown_as_of: None });
             }
-            found
-        });
-        reading.await.map_err(ToolError::internal)
+            Ok(found)
+        })
+        .await
     }
 }
 

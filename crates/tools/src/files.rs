@@ -1,7 +1,7 @@
-//! Async file access within a root.
+//! Async file access within a root. Every write is [`blocking`], because writes call fsync.
 
 use portcullis_core::root::{RootError, RootedPath};
-use portcullis_core::{Root, ToolError};
+use portcullis_core::{Root, ToolError, blocking};
 
 /// The largest file for one call: as much text as models accept.
 pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -15,14 +15,6 @@ pub(crate) async fn read(root: &Root, path: &RootedPath) -> Result<Vec<u8>, Root
         return file.read(FILE_BYTES_MAX);
     }
     blocking(move || file.read(FILE_BYTES_MAX)).await
-}
-
-/// Runs blocking work on a blocking thread. Every write goes through it, because writes call fsync.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, RootError> + Send + 'static,
-) -> Result<T, RootError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(RootError::Io(std::io::Error::other(error))))
 }
 
 /// Returns the content as UTF-8 text.

@@ -4,7 +4,7 @@ use crate::files;
 use portcullis_core::root::{RootError, RootedPath};
 use portcullis_core::{
     CallCtx, CallLimits, Content, Effect, Example, Family, Label, Reach, Root, SummaryWithData, ToolError,
-    ToolOutput, ToolSpec,
+    ToolOutput, ToolSpec, blocking,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -107,7 +107,7 @@ async fn write(
     files::check_size(&args.content)?;
     let path = file_named(&args.file)?;
     let (root, target, bytes) = (memory.root.clone(), path.clone(), args.content.len());
-    let done = files::blocking(move || match args.append {
+    let done = blocking(move || match args.append {
         true => root.update(&target, files::FILE_BYTES_MAX, |former| joined(former, &args.content)),
         false => root.write(&target, args.content.as_bytes()),
     });

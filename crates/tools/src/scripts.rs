@@ -15,7 +15,7 @@ use host::ScriptHost;
 use portcullis_core::{
     Arguments, BoxFuture, Call, CallLimits, Catalog, Content, DefaultDecision, Effect, ErrorKind, Example,
     Gate, IntoToolOutput, Json, Outcome, Output, Permit, Provider, Reach, SummaryWithData, Target, ToolDef,
-    ToolError, ToolOutput, ToolSpec, schema_of,
+    ToolError, ToolOutput, ToolSpec, blocking, schema_of,
 };
 use portcullis_egress::EgressClient;
 use portcullis_script::{ScriptDiagnostic, ScriptFailure, ScriptJob, ScriptOutput, WorkerPool};
@@ -420,7 +420,7 @@ impl ScriptFamily {
         work: impl FnOnce(&ScriptStore) -> Result<T, ToolError> + Send + 'static,
     ) -> Result<T, ToolError> {
         let scripts = self.config.scripts.clone();
-        tokio::task::spawn_blocking(move || work(&scripts)).await.map_err(ToolError::internal)?
+        blocking(move || work(&scripts)).await
     }
 }
 

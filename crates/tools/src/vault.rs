@@ -28,7 +28,7 @@ use note_store::NoteStore;
 use portcullis_core::root::RootError;
 use portcullis_core::{
     CallCtx, CallLimits, Content, Effect, Example, Family, IntoToolOutput, Json, Label, Reach, Root,
-    SummaryWithData, ToolError, ToolOutput, ToolSpec,
+    SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
 };
 use schemars::JsonSchema;
 use search::{Excerpt, SearchHits};
@@ -383,11 +383,4 @@ async fn search(vault: Arc<Vault>, args: SearchArgs, _: CallCtx) -> Result<Json<
         Ok(Json(SearchResults { results: results.collect(), total, notice }))
     })
     .await
-}
-
-/// Runs blocking work on a blocking thread.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
-) -> Result<T, ToolError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(ToolError::internal(error)))
 }

@@ -22,7 +22,7 @@ use body_kind::BodyKind;
 use page_tree::PageTree;
 use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, ErrorKind, ErrorOrigin, Example, Family, Label, Reach,
-    SummaryWithData, ToolError, ToolSpec,
+    SummaryWithData, ToolError, ToolSpec, blocking,
 };
 use portcullis_egress::{
     EgressClient, EgressError, EgressResponse, HostFilter, PlainHttp, SecretTemplate, Url, header,
@@ -293,12 +293,12 @@ impl Web {
         let given_up = AbandonOnDrop(Arc::new(AtomicBool::new(false)));
         let budget =
             ConversionBudget { until: Instant::now() + CONVERSION_TIME_MAX, given_up: given_up.0.clone() };
-        let converting = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let done = convert(body, &content_type, &url, &budget);
             drop(permit);
             done
-        });
-        converting.await.map_err(ToolError::internal)?
+        })
+        .await
     }
 }
 

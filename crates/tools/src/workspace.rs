@@ -8,7 +8,7 @@ use crate::files;
 use portcullis_core::root::{FileKind, RootError, RootedPath};
 use portcullis_core::{
     CallCtx, CallLimits, ChangeNotifier, Effect, Example, Family, Json, Label, Reach, Root, SummaryWithData,
-    Text, ToolError, ToolSpec,
+    Text, ToolError, ToolSpec, blocking,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -154,8 +154,7 @@ async fn write(
     let tell = |error: RootError| workspace_path_error(error, "file", &args.path);
     let path = RootedPath::parse(&args.path).map_err(tell)?;
     let (root, target) = (workspace.root.clone(), path.clone());
-    let written =
-        files::blocking(move || root.write(&target, args.content.as_bytes())).await.map_err(tell)?;
+    let written = blocking(move || root.write(&target, args.content.as_bytes())).await.map_err(tell)?;
     Ok(SummaryWithData {
         sentence: format!("Wrote {} bytes to {path}", written.bytes),
         facts: WriteFacts { path: path.to_string(), bytes: written.bytes, created: written.created },
@@ -172,7 +171,7 @@ async fn list(
     let asked = if args.path.is_empty() { "." } else { &args.path };
     let path = RootedPath::parse(asked).map_err(tell)?;
     let (root, target) = (workspace.root.clone(), path.clone());
-    let listed = files::blocking(move || root.list(&target, ENTRIES_MAX)).await.map_err(tell)?;
+    let listed = blocking(move || root.list(&target, ENTRIES_MAX)).await.map_err(tell)?;
     let entries = listed.entries.into_iter().map(|entry| WorkspaceEntry {
         name: entry.name,
         kind: match entry.kind {

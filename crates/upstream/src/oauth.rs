@@ -31,10 +31,10 @@ use crate::sanitize::one_line;
 use crate::shutdown::Shutdown;
 use crate::transport::HeaderSpec;
 use crate::transport::{Credentials, CredentialsError};
-use account::{Account, bearer, blocking};
+use account::{Account, bearer};
 use challenge::Challenge;
 use futures::future::BoxFuture;
-use portcullis_core::{Clock, Secret};
+use portcullis_core::{Clock, Secret, blocking};
 use portcullis_egress::{EgressClient, EgressError, EgressSettings, NoSecrets, Resolve, Url};
 use renewals::{RenewalReason, TokenRenewer};
 use std::fmt;
@@ -249,7 +249,7 @@ impl OAuth {
             Ok(None) => TokenRevocation::None,
             Err(error) => TokenRevocation::Left(error.to_string()),
         };
-        let was = blocking(move || keep.forget()).await?;
+        let was = blocking(move || keep.forget().map_err(OAuthError::Store)).await?;
         Ok(LogoutReport { was, tokens })
     }
 

@@ -1,10 +1,10 @@
 //! The demo desk. Changes are kept in memory, so that forms work.
 
-use parking_lot::{Mutex, MutexGuard};
 use crate::approvals::DemoApprovals;
 use crate::scripts::DemoScripts;
 use crate::{calls, data, servers, tools};
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use portcullis_core::Secret;
 use portcullis_ops::desk::*;
 use portcullis_ops::{Actor, Problem};

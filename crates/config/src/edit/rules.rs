@@ -2,6 +2,7 @@
 
 use super::{ConfigChange, ConfigEditLock, ConfigFormat, EditError, edit, entry_text, toml_spans};
 use crate::{Config, Environment, read};
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::ops::Range;
@@ -72,7 +73,7 @@ impl RuleEdit {
 /// Returns the version (digest) of the file.
 pub fn version(home: &Path) -> String {
     let text = read::find(home).ok().flatten().map(|source| source.text).unwrap_or_default();
-    Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&Sha256::digest(text.as_bytes())[..16])
 }
 
 /// Edits the rules. Returns the file.

@@ -4,6 +4,7 @@ use super::FileKind;
 use crate::error::{ErrorKind, ToolError};
 use crate::json::printable;
 use rustix::io::Errno;
+use tokio::task::JoinError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
@@ -34,6 +35,12 @@ pub enum RootError {
     Busy,
     #[error("the file system failed")]
     Io(#[source] std::io::Error),
+}
+
+impl From<JoinError> for RootError {
+    fn from(panic: JoinError) -> RootError {
+        RootError::Io(std::io::Error::other(panic))
+    }
 }
 
 impl From<Errno> for RootError {

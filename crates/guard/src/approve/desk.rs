@@ -2,7 +2,7 @@
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use portcullis_core::{Clock, ErrorKind, ToolError};
+use portcullis_core::{Clock, ErrorKind, ToolError, blocking};
 use portcullis_store::approvals::{
     Approval, ApprovalError, ApprovalLifetimes, ApprovalOutcome, ApprovalRequest, ApprovalSnapshot,
     ApprovalStage, ApprovalStore, ApprovalVerdict,
@@ -136,7 +136,7 @@ impl ApprovalDesk {
             let (desk, id) = (self.clone(), id.to_owned());
             let pending = blocking(move || {
                 let store = &desk.inner.store;
-                Ok(store.get(&id)?.stage(store.now()) == ApprovalStage::Pending)
+                Ok::<_, ApprovalError>(store.get(&id)?.stage(store.now()) == ApprovalStage::Pending)
             });
             if !pending.await.unwrap_or(false) {
                 return;
@@ -175,12 +175,4 @@ fn refused(error: ApprovalError) -> ToolError {
             .hint("an administrator finds the reason at `/readyz`, and with `portcullis doctor`")
             .caused_by(other),
     }
-}
-
-/// Runs disk access on a blocking thread.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApprovalError> + Send + 'static,
-) -> Result<T, ApprovalError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|panic| Err(ApprovalError::Damaged(panic.to_string())))
 }

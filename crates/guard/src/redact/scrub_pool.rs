@@ -4,7 +4,7 @@
 //! others find a free permit.
 
 use parking_lot::Mutex;
-use portcullis_core::{Client, INLINE_SCRUB_BYTES_MAX, Limit, ToolError};
+use portcullis_core::{Client, INLINE_SCRUB_BYTES_MAX, Limit, ToolError, blocking};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,12 +74,12 @@ impl ScrubPool {
             )
         })?;
         // The permit is held until the work is done, also if the call is cancelled.
-        let done = tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let result = work();
             drop(permits);
-            result
-        });
-        done.await.map_err(ToolError::internal)
+            Ok(result)
+        })
+        .await
     }
 
     /// Acquires the client's share first, so that one client never queues more than that for the pool.

@@ -1,9 +1,9 @@
 //! Clients, as the page shows them.
 
-use super::{HubDesk, blocking};
+use super::HubDesk;
 use crate::install::{ClientApp, Endpoint, Transport};
 use jiff::Timestamp;
-use portcullis_core::{EffectSet, Secret, SystemClock};
+use portcullis_core::{EffectSet, Secret, SystemClock, blocking};
 use portcullis_guard::audit;
 use portcullis_ops::desk::{
     AddClient, ChangeClient, ClientList, ClientView, CreatedClient, OneTimeReveal, SHOWN_HERE, Snippet,

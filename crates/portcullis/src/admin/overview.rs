@@ -1,9 +1,9 @@
 //! Health, metrics and configuration of the hub.
 
-use super::{HubDesk, blocking, now, servers};
+use super::{HubDesk, now, servers};
 use crate::config::Config;
 use jiff::Timestamp;
-use portcullis_core::{Clock, SystemClock};
+use portcullis_core::{Clock, SystemClock, blocking};
 use portcullis_guard::GuessAlert;
 use portcullis_ops::desk::{MinuteSummary, Overview, SettingsView};
 use portcullis_ops::{HubControl, Problem};

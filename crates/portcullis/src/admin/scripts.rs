@@ -1,8 +1,9 @@
 //! Scripts: versions, approval, dry runs, past runs.
 
 use super::differences::change;
+use super::done;
 use super::script_status::ScriptStatusWatcher;
-use super::{blocking, done};
+use portcullis_core::blocking;
 use portcullis_ops::desk::{
     ActionReceipt, ApproveScript, DeskFuture, DryRun, DryRunResult, RejectScript, RestoreScript, SaveScript,
     ScriptBrief, ScriptDesk, ScriptDetail, ScriptGrants, ScriptList, ScriptProblem, ScriptRun, ScriptText,

@@ -1,8 +1,7 @@
 //! Upstream servers: status, review, trust, configuration, import, login.
 
-use parking_lot::Mutex;
 use super::differences::change;
-use super::{HubDesk, blocking, done, edit_problem, explained, load};
+use super::{HubDesk, done, edit_problem, explained, load};
 use crate::commands::environment;
 use crate::commands::mcp::import::{around, in_usual_places};
 use crate::commands::mcp::probe::probe_server;
@@ -13,8 +12,9 @@ use crate::config::{self, McpServerSettings, NewServer};
 use crate::import::{self, ImportEnvironment, ImportedFile};
 use crate::login;
 use crate::secret_detection::Extent;
+use parking_lot::Mutex;
 use portcullis_core::json::printable;
-use portcullis_core::{BoxFuture, Secret};
+use portcullis_core::{BoxFuture, Secret, blocking};
 use portcullis_ops::desk::{
     ActionReceipt, AddServer, DefinitionChange, DefinitionView, ImportPreview, ImportableFile,
     ImportableServer, NamedReason, OneTimeReveal, PendingReview, SHOWN_HERE, ServerBrief, ServerDetail,

@@ -3,7 +3,7 @@
 use super::CalendarLocation;
 use parking_lot::Mutex;
 use portcullis_core::root::RootedPath;
-use portcullis_core::{CallCtx, Clock, Root, ToolError};
+use portcullis_core::{CallCtx, Clock, Root, ToolError, blocking};
 use portcullis_egress::{EgressClient, PlainHttp, SecretUrl, SecretUrlResponse, header, reason};
 use std::path::Path;
 use std::sync::Arc;
@@ -116,8 +116,7 @@ impl CalendarFeed {
     async fn read_file(&self, path: std::path::PathBuf, clock: &dyn Clock) -> FeedResult {
         let name = self.name.clone();
         let seen = clock.since_epoch();
-        let reading = tokio::task::spawn_blocking(move || read(&path, &name)).await;
-        match reading.map_err(ToolError::internal).and_then(|read| read) {
+        match blocking(move || read(&path, &name)).await {
             Ok(text) => FeedResult { copy: Some(FeedCopy { text: text.into(), seen }), problem: None },
             Err(problem) => FeedResult { copy: None, problem: Some(problem) },
         }

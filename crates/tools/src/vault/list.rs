@@ -2,9 +2,11 @@
 
 use super::note::is_note_extension;
 use super::vault_path::{VaultPath, is_visible, vault_path_error};
-use super::{Vault, blocking, the_root};
+use super::{Vault, the_root};
 use portcullis_core::root::{DEPTH_MAX, FileKind, RootError};
-use portcullis_core::{CallCtx, CallLimits, Effect, Example, Json, Reach, Root, ToolError, ToolSpec};
+use portcullis_core::{
+    CallCtx, CallLimits, Effect, Example, Json, Reach, Root, ToolError, ToolSpec, blocking,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use portcullis_core::root::WriteSummary;
-use portcullis_core::{Secret, ToolError};
+use portcullis_core::{Secret, ToolError, blocking};
 use portcullis_egress::SecretSource;
 use portcullis_store::secrets::SecretRef;
 use rebase::{IntegrationResult, integrate};
@@ -189,7 +189,7 @@ impl VaultSyncer {
         }
         let (root, path, bytes) =
             (self.notes.root.clone(), change.place.path().clone(), change.content.clone());
-        let written = crate::files::blocking(move || root.write(&path, bytes.as_bytes())).await;
+        let written = blocking(move || root.write(&path, bytes.as_bytes())).await;
         let written =
             written.map_err(|error| vault_path_error(error, "note", change.place.path().as_str()))?;
         self.notes.reindex_path(change.place.path());

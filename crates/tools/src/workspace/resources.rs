@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use portcullis_core::root::{DEPTH_MAX, RootedPath, WalkedFile};
 use portcullis_core::{
     BoxFuture, CallCtx, ChangeNotifier, Completion, CompletionArgument, ResourceBody, ResourceContents,
-    ResourceDef, ResourceSource, ResourceVisibility, Root, TemplateDef, ToolError,
+    ResourceDef, ResourceSource, ResourceVisibility, Root, TemplateDef, ToolError, blocking,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl WorkspaceFiles {
 
     async fn walk(&self) -> Result<Vec<WalkedFile>, ToolError> {
         let root = self.root.clone();
-        let walked = files::blocking(move || root.walk(FILES_MAX, DEPTH_MAX)).await;
+        let walked = blocking(move || root.walk(FILES_MAX, DEPTH_MAX)).await;
         Ok(walked.map_err(|error| error.into_tool_error("folder", ".", super::LIST.name))?.files)
     }
 

@@ -4,7 +4,7 @@ use super::client::{self, OAuthClient};
 use super::login_store::{ClientKind, Login, LoginLock, LoginStore};
 use super::renewals::RenewalReason;
 use super::{CLIENT_UNKNOWN, OAuthError, OAuthSpec, address, tokens};
-use portcullis_core::{Clock, Secret};
+use portcullis_core::{Clock, Secret, blocking};
 use portcullis_egress::EgressClient;
 use std::sync::Arc;
 
@@ -97,26 +97,19 @@ impl Account {
     /// Waits for the lock on the login, across processes.
     pub(super) async fn lock(&self) -> Result<LoginLock, OAuthError> {
         let keep = self.keep.clone();
-        blocking(move || keep.lock()).await
+        blocking(move || keep.lock().map_err(OAuthError::Store)).await
     }
 
     /// Makes sure that a login can be saved.
     pub(super) async fn prepare(&self) -> Result<(), OAuthError> {
         let keep = self.keep.clone();
-        blocking(move || keep.prepare()).await
+        blocking(move || keep.prepare().map_err(OAuthError::Store)).await
     }
 
     pub(super) async fn save(&self, login: Login) -> Result<(), OAuthError> {
         let keep = self.keep.clone();
-        blocking(move || keep.save(&login)).await
+        blocking(move || keep.save(&login).map_err(OAuthError::Store)).await
     }
-}
-
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, OAuthError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|error| OAuthError::Store(error.to_string()))?.map_err(OAuthError::Store)
 }
 
 const BEARER: &str = "Bearer ";

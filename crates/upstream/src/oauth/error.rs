@@ -3,6 +3,7 @@
 use crate::sanitize::one_line;
 use crate::transport::CredentialsError;
 use portcullis_egress::EgressError;
+use tokio::task::JoinError;
 
 /// Why there is no token. The texts are for administrators; no token and no code is in them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,12 @@ pub enum OAuthError {
     NeedsPerson(String),
     #[error("the secret store: {0}")]
     Store(String),
+}
+
+impl From<JoinError> for OAuthError {
+    fn from(panic: JoinError) -> OAuthError {
+        OAuthError::Store(panic.to_string())
+    }
 }
 
 impl OAuthError {

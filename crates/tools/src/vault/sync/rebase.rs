@@ -9,6 +9,7 @@ use super::super::note_store::NoteStore;
 use super::super::vault_path::VaultPath;
 use super::repository::{CheckedRepository, ObjectId, TreeEntry};
 use super::{NoteConflict, random_name};
+use portcullis_core::blocking;
 use portcullis_core::root::RootedPath;
 use std::collections::{BTreeMap, HashSet};
 
@@ -242,7 +243,7 @@ async fn write_conflict_copy(
     }
     let (root, content) = (notes.root.clone(), ran.stdout);
     let target = place.clone();
-    let written = crate::files::blocking(move || root.write(target.path(), &content)).await;
+    let written = blocking(move || root.write(target.path(), &content)).await;
     written.map_err(GitError::File)?;
     Ok(Some(place.path().to_string()))
 }

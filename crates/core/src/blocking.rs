@@ -1,0 +1,14 @@
+//! Blocking work (disk access, hashing, compression) off the runtime's worker threads.
+
+use tokio::task::JoinError;
+
+/// Runs work on the blocking thread pool and waits for it. A panic becomes an error; the panic hook has logged it.
+///
+/// Work that has begun goes on to its end, also if nothing waits for it any more.
+pub async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<JoinError> + Send + 'static,
+{
+    tokio::task::spawn_blocking(work).await?
+}
