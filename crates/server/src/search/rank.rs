@@ -5,12 +5,10 @@
 
 use super::tokenize::{SearchTerm, is_stop_word, is_unsegmented_script, stem, tokenize};
 use portcullis_core::ToolDef;
+use portcullis_text::Bm25;
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 
-/// The usual parameters of BM25, k1 and b.
-const SATURATION: f64 = 1.2;
-const LENGTH_WEIGHT: f64 = 0.75;
 /// Field weights.
 const IN_NAME: f64 = 4.0;
 const IN_TITLE: f64 = 2.0;
@@ -88,19 +86,17 @@ impl Index {
             .collect();
         // If a tool has the word itself, a prefix match like `postgres` for `post` is unlikely to be meant.
         let is_known = alike.iter().any(|(likeness, _)| *likeness > BEGINNING);
-        let count = self.lengths.len() as f64;
-        let average = self.lengths.iter().sum::<f64>() / count.max(1.0);
+        let bm25 = Bm25::new(self.lengths.len(), self.lengths.iter().sum());
         let mut scores = vec![0.0_f64; self.lengths.len()];
         for (likeness, entry) in alike {
             let worth = if is_known && likeness <= BEGINNING { likeness * BEGINNING } else { likeness };
             for (at, weight) in &entry.places {
-                let length = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * self.lengths[*at] / average.max(1.0);
-                let score = weight * (SATURATION + 1.0) / (weight + SATURATION * length);
+                let score = bm25.weight(*weight, self.lengths[*at]);
                 scores[*at] = scores[*at].max(score * worth);
             }
         }
         let having = scores.iter().filter(|score| **score > 0.0).count() as f64;
-        let rarity = ((count - having + 0.5) / (having + 0.5) + 1.0).ln();
+        let rarity = bm25.rarity(having);
         scores.iter().map(|score| score * rarity).collect()
     }
 }

@@ -1,4 +1,18 @@
-//! Tokenizer, stop words and stemmer of the tool search.
+//! The tokenizer of the tool search, with compounds, stop words and a stemmer.
+//!
+//! Names of tools are compounds (`getURLContent`), and their descriptions are mostly English, so their words are taken
+//! apart and compared by their stems. Accents count.
+
+use portcullis_text::{Folding, Hangul, Hyphens, Tokenizer, UnspacedTerms};
+
+const TOKENIZER: Tokenizer = Tokenizer {
+    folding: Folding::Case,
+    unspaced: UnspacedTerms::Pairs,
+    hangul: Hangul::Unspaced,
+    hyphens: Hyphens::Join,
+    // What is indexed of a tool has a bound of its own, and so has a query.
+    term_bytes_max: usize::MAX,
+};
 
 /// A suffix is removed only if this many letters remain.
 const STEM_CHARS_MIN: usize = 3;
@@ -11,10 +25,6 @@ pub(super) struct SearchTerm {
 }
 
 impl SearchTerm {
-    fn plain(whole: String) -> SearchTerm {
-        SearchTerm { whole, parts: Vec::new() }
-    }
-
     /// Returns the parts, or the word itself if it has none.
     pub(super) fn pieces(&self) -> &[String] {
         if self.parts.is_empty() { std::slice::from_ref(&self.whole) } else { &self.parts }
@@ -24,41 +34,17 @@ impl SearchTerm {
 /// Splits a text into lower-case words. Scripts without spaces become pairs of characters (bigrams), which match in
 /// any longer text.
 pub(super) fn tokenize(text: &str) -> Vec<SearchTerm> {
-    let (mut words, mut run) = (Vec::new(), Vec::new());
-    for c in text.chars() {
-        let begins_another =
-            run.last().is_some_and(|last| is_unsegmented_script(*last) != is_unsegmented_script(c));
-        if begins_another || !(is_letter(c) || c == '-') {
-            take(&mut run, &mut words);
-        }
-        // A hyphen is part of a word only inside it.
-        if is_letter(c) || (c == '-' && run.last().is_some_and(|last| *last != '-')) {
-            run.push(c);
-        }
-    }
-    take(&mut run, &mut words);
+    let mut words = Vec::new();
+    TOKENIZER.each(text, &mut String::new(), |token| {
+        words.push(SearchTerm { whole: token.folded.to_owned(), parts: parts(token.written) });
+    });
     words
 }
 
-/// Makes words of a run of letters.
-fn take(run: &mut Vec<char>, words: &mut Vec<SearchTerm>) {
-    if run.last() == Some(&'-') {
-        run.pop();
-    }
-    match run.as_slice() {
-        [] => {}
-        [first, _, ..] if is_unsegmented_script(*first) => {
-            words.extend(run.windows(2).map(|pair| SearchTerm::plain(pair.iter().collect())));
-        }
-        letters => words.push(taken_apart(letters)),
-    }
-    run.clear();
-}
-
-/// Splits a word at hyphens and camel case.
-fn taken_apart(letters: &[char]) -> SearchTerm {
-    let (mut whole, mut parts, mut part) = (String::new(), Vec::new(), String::new());
-    let mut capitals = 0;
+/// Splits a word at hyphens and camel case. Returns nothing if it is not a compound.
+fn parts(word: &str) -> Vec<String> {
+    let letters: Vec<char> = word.chars().collect();
+    let (mut parts, mut part, mut capitals) = (Vec::new(), String::new(), 0);
     for (at, c) in letters.iter().enumerate() {
         let before = at.checked_sub(1).map(|before| letters[before]);
         let humps =
@@ -68,15 +54,12 @@ fn taken_apart(letters: &[char]) -> SearchTerm {
             parts.push(std::mem::take(&mut part));
         }
         capitals = if c.is_uppercase() { capitals + 1 } else { 0 };
-        if *c != '-' {
-            part.extend(c.to_lowercase());
-            whole.extend(c.to_lowercase());
-        }
+        part.extend(c.to_lowercase().filter(|c| c.is_alphanumeric()));
     }
-    if !parts.is_empty() {
+    if !parts.is_empty() && !part.is_empty() {
         parts.push(part);
     }
-    SearchTerm { whole, parts }
+    parts
 }
 
 /// Returns whether lower-case letters follow that are more than a plural `s`: `Content` after `URL`, but not `URLs`.
@@ -88,19 +71,10 @@ fn begins_small_word(rest: &[char]) -> bool {
     }
 }
 
-fn is_letter(c: char) -> bool {
-    c.is_alphanumeric() || is_unsegmented_script(c)
-}
-
 /// Returns whether a character is of a script without spaces between words, or with attached particles: Han, Kana,
 /// Hangul, Thai, Lao, Burmese, Khmer.
 pub(super) fn is_unsegmented_script(c: char) -> bool {
-    matches!(u32::from(c),
-        0x0E01..=0x0E3A | 0x0E40..=0x0E4E | 0x0E81..=0x0ECD | 0x1000..=0x109F | 0x1780..=0x17D3
-        | 0x1100..=0x11FF | 0x3130..=0x318F | 0xAC00..=0xD7AF
-        | 0x3005..=0x3007 | 0x3041..=0x3096 | 0x309D..=0x309F | 0x30A1..=0x30FA | 0x30FC..=0x30FF
-        | 0x31F0..=0x31FF | 0xFF66..=0xFF9D
-        | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x3FFFF)
+    TOKENIZER.is_unspaced(c)
 }
 
 /// Returns whether a word is too common to be useful.

@@ -1,7 +1,7 @@
 //! Excerpts: the lines of a note that match a query.
 
 use super::query::{Condition, Query};
-use super::tokenizer::{FoldedWord, each_word, words};
+use super::tokenizer::{each_word, words};
 
 /// Lines of one note.
 const LINES_MAX: usize = 3;
@@ -61,7 +61,7 @@ pub(super) fn lines(text: &str, body: usize, wanted: &ExcerptTerms) -> Vec<NoteL
     let mut buffer = String::new();
     for (at, line) in text.lines().enumerate() {
         let (mut found, mut first) = (0, None);
-        each_word(line, &mut buffer, |word: FoldedWord<'_>| {
+        each_word(line, &mut buffer, |word| {
             let bit = wanted.bit(word.folded);
             if bit != 0 {
                 found |= bit;

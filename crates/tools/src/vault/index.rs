@@ -10,6 +10,7 @@ use super::note::{Note, without_extension};
 use super::query::{Clause, Condition, Query};
 use super::tokenizer::{each_word, fold};
 use portcullis_core::root::{InodeStamp, RootedPath};
+use portcullis_text::Bm25;
 use std::collections::HashMap;
 
 /// Indexed notes. Far more than people write.
@@ -30,10 +31,6 @@ const IN_NAME: u32 = 8;
 const IN_TITLE: u32 = 6;
 const IN_HEADING: u32 = 2;
 const IN_TAG: u32 = 3;
-
-/// The usual parameters of BM25, k1 and b.
-const SATURATION: f64 = 1.2;
-const LENGTH_PULL: f64 = 0.75;
 
 /// One note.
 struct NoteEntry {
@@ -168,13 +165,13 @@ impl NoteIndex {
             return (Vec::new(), unknown);
         }
         meant.sort_by_key(|meant| (meant.clause.excluded, meant.notes));
-        let average = self.length_of_all as f64 / self.len().max(1) as f64;
+        let bm25 = Bm25::new(self.len(), self.length_of_all as f64);
         let mut ranked: Vec<RankedNote> = self
             .entries
             .iter()
             .flatten()
             .filter_map(|entry| {
-                let score = self.score(entry, &meant, average)?;
+                let score = score(entry, &meant, &bm25)?;
                 query.fits_path(entry.path.as_str()).then(|| RankedNote { path: entry.path.clone(), score })
             })
             .collect();
@@ -210,25 +207,6 @@ impl NoteIndex {
                 add(terms);
             }
         }
-    }
-
-    fn score(&self, entry: &NoteEntry, meant: &[ResolvedClause<'_>], average: f64) -> Option<f64> {
-        let mut score = 0.0;
-        for meant in meant {
-            let often = entry.often(&meant.terms);
-            if (often == 0) != meant.clause.excluded {
-                return None;
-            }
-            if often == 0 || !meant.clause.is_about_words() {
-                continue;
-            }
-            let (all, with) = (self.len() as f64, f64::from(meant.notes).min(self.len() as f64));
-            let rarity = ((all - with + 0.5) / (with + 0.5)).ln_1p();
-            let often = f64::from(often);
-            let length = 1.0 - LENGTH_PULL + LENGTH_PULL * f64::from(entry.length) / average.max(1.0);
-            score += rarity * often * (SATURATION + 1.0) / (often + SATURATION * length);
-        }
-        Some(score)
     }
 
     /// Returns the notes with this name or path suffix, the target of a link first.
@@ -292,6 +270,22 @@ impl NoteEntry {
         };
         terms.iter().map(often).sum()
     }
+}
+
+/// Returns the score of a note; `None` if it does not match.
+fn score(entry: &NoteEntry, meant: &[ResolvedClause<'_>], bm25: &Bm25) -> Option<f64> {
+    let mut score = 0.0;
+    for meant in meant {
+        let often = entry.often(&meant.terms);
+        if (often == 0) != meant.clause.excluded {
+            return None;
+        }
+        if often > 0 && meant.clause.is_about_words() {
+            let weight = bm25.weight(f64::from(often), f64::from(entry.length));
+            score += bm25.rarity(f64::from(meant.notes)) * weight;
+        }
+    }
+    Some(score)
 }
 
 fn term_of(packed: u32) -> Term {
