@@ -34,7 +34,7 @@ use portcullis_egress::header::HeaderName;
 use portcullis_egress::{AllowlistEntry, HostRateLimit, PlainHttp, SecretRef, Url};
 use portcullis_guard::{RuleSchedule, TokenShapes};
 use portcullis_script::SandboxStrictness;
-use portcullis_store::scripts::{PreapprovedScript, ScriptPermissions};
+use portcullis_tools::scripts::{PreapprovedScript, ScriptPermissions};
 use portcullis_store::secrets::KeyKind;
 use portcullis_tools::{CalendarSource, CommitAuthor, RemoteAddress};
 use read::Document;

@@ -132,6 +132,7 @@ impl ConfigResolver<'_> {
                 ViewName::All => ToolView::All,
                 ViewName::Search => ToolView::Search,
             },
+            ..Scope::everything()
         };
         StdioSettings { client: stdio.client.clone(), scope }
     }

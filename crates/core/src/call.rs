@@ -6,6 +6,7 @@ use crate::gate::ResourceVisibility;
 use crate::human_wait::HumanWait;
 use crate::json;
 use crate::pattern::Pattern;
+use crate::principal::{HubCall, Principal};
 use crate::tool::{DefaultDecision, ToolDef};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -69,6 +70,8 @@ pub struct Scope {
     pub deny: Option<Pattern>,
     pub effects: EffectSet,
     pub view: ToolView,
+    /// The scope of the owner, for a principal that acts with less. Both must allow a call.
+    pub owner: Option<Arc<Scope>>,
 }
 
 /// How a client discovers the tools of upstream servers.
@@ -92,12 +95,28 @@ impl ToolView {
 
 impl Scope {
     pub fn everything() -> Scope {
-        Scope { allow: Pattern::any(), deny: None, effects: EffectSet::ALL, view: ToolView::All }
+        let (allow, effects) = (Pattern::any(), EffectSet::ALL);
+        Scope { allow, deny: None, effects, view: ToolView::All, owner: None }
+    }
+
+    /// Returns what both this scope and that of an owner allow.
+    #[must_use]
+    pub fn within(self, owner: &Scope) -> Scope {
+        let effects = self.effects.intersection(owner.effects);
+        // A scope that is narrowed twice is within both.
+        let owner = match self.owner {
+            None => owner.clone(),
+            Some(own) => Scope::clone(&own).within(owner),
+        };
+        Scope { effects, owner: Some(Arc::new(owner)), ..self }
     }
 
     /// Returns whether the scope is unrestricted.
     pub fn is_everything(&self) -> bool {
-        self.effects == EffectSet::ALL && self.allow.is_any() && self.deny.is_none()
+        self.effects == EffectSet::ALL
+            && self.allow.is_any()
+            && self.deny.is_none()
+            && self.owner.as_ref().is_none_or(|owner| owner.is_everything())
     }
 
     pub fn covers(&self, name: &str, effect: Effect) -> bool {
@@ -106,12 +125,15 @@ impl Scope {
 
     /// Returns whether the scope includes a name, for any effect.
     pub fn names(&self, name: &str) -> bool {
-        self.allow.matches(name) && !self.denies(name)
+        self.allow.matches(name)
+            && !self.denies(name)
+            && self.owner.as_ref().is_none_or(|owner| owner.names(name))
     }
 
     /// Returns whether `deny` matches a name. A deny overrides every allow.
     pub fn denies(&self, name: &str) -> bool {
         self.deny.as_ref().is_some_and(|deny| deny.matches(name))
+            || self.owner.as_ref().is_some_and(|owner| owner.denies(name))
     }
 }
 
@@ -337,7 +359,8 @@ pub struct Trail {
 #[derive(Clone)]
 pub struct Call {
     pub id: CallId,
-    pub caller: Caller,
+    /// Not public: only [`crate::Gate::call_as`] makes calls that do not come from a client.
+    pub(crate) caller: Caller,
     pub target: Target,
     pub arguments: Arguments,
     pub ctx: CallCtx,
@@ -364,7 +387,9 @@ pub struct PassthroughParams {
 }
 
 impl Call {
-    pub fn new(caller: Caller, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
+    /// A call of a client. Other calls are made by [`crate::Gate::call_as`].
+    pub fn new(client: Arc<Client>, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
+        let caller = Caller { client, origin: Origin::Client };
         Call {
             id: CallId::new(),
             caller,
@@ -380,17 +405,17 @@ impl Call {
         }
     }
 
-    /// Makes a nested call, as a script does: same client, but its own pass through the layers, its own audit record and
-    /// its own decision. While it waits for a person, the parent's deadline is paused too.
-    pub fn within(&self, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
-        let caller = Caller { client: self.caller.client.clone(), origin: Origin::Script };
-        let trail = Trail {
-            waits: HumanWait::within(self.trail.clone()),
-            within: Some(self.id),
-            depth: self.trail.depth + 1,
-            ..Trail::default()
-        };
-        Call { trail: Arc::new(trail), ..Call::new(caller, target, arguments, ctx) }
+    /// A call that the hub makes itself.
+    pub(crate) fn by(principal: &Principal, origin: Origin, call: HubCall) -> Call {
+        let HubCall { id, target, arguments, ctx, trail } = call;
+        let call = Call::new(principal.client().clone(), target, arguments, ctx);
+        let caller = Caller { origin, ..call.caller };
+        Call { id, caller, trail, ..call }
+    }
+
+    /// Returns who calls.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// Returns the tool's definition, if the target is a known tool or a task of one.

@@ -1,11 +1,15 @@
 //! The context of a running call: cancellation, progress, logging, and requests to the client.
 
+use crate::call::{CallId, Caller, Client, Origin, Scope, Trail};
+use crate::effect::EffectSet;
 use crate::error::{ErrorKind, ErrorOrigin, ForeignError, InputRequired, ToolError};
 use crate::json::printable;
+use crate::label::Labels;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The params of a progress notification: `progress`, optionally `total`, `message` and unknown members. Those of an
@@ -278,18 +282,76 @@ impl Peer for NoPeer {
     }
 }
 
-/// What a tool gets besides its arguments.
+/// What a tool gets besides its arguments: who calls, and how to reach them.
 #[derive(Clone)]
 pub struct CallCtx {
     /// Cancelled when the caller cancels the request or disconnects.
     pub cancel: CancellationToken,
     pub peer: Arc<dyn Peer>,
+    /// Set when a family hands the call to a tool's function.
+    running: Option<Arc<RunningCall>>,
 }
 
+/// The call that a tool's function is running for.
+#[derive(Debug)]
+pub(crate) struct RunningCall {
+    pub(crate) id: CallId,
+    pub(crate) caller: Caller,
+    pub(crate) labels: Labels,
+    pub(crate) trail: Arc<Trail>,
+}
+
+/// The caller of a context that no gate has handed out: it may do nothing.
+static DETACHED: LazyLock<Caller> = LazyLock::new(|| {
+    let scope = Scope { effects: EffectSet::NONE, ..Scope::everything() };
+    Caller {
+        client: Arc::new(Client { name: "detached".to_owned(), scope, token: None }),
+        origin: Origin::Client,
+    }
+});
+
 impl CallCtx {
+    pub fn new(cancel: CancellationToken, peer: Arc<dyn Peer>) -> CallCtx {
+        CallCtx { cancel, peer, running: None }
+    }
+
     /// Returns a context without a client.
     pub fn detached() -> CallCtx {
-        CallCtx { cancel: CancellationToken::new(), peer: Arc::new(NoPeer) }
+        CallCtx::new(CancellationToken::new(), Arc::new(NoPeer))
+    }
+
+    pub(crate) fn running(&self) -> Option<&RunningCall> {
+        self.running.as_deref()
+    }
+
+    #[must_use]
+    pub(crate) fn running_for(self, running: RunningCall) -> CallCtx {
+        CallCtx { running: Some(Arc::new(running)), ..self }
+    }
+
+    /// Returns the client and the origin of the call.
+    pub fn caller(&self) -> &Caller {
+        self.running().map_or(&DETACHED, |running| &running.caller)
+    }
+
+    /// Returns the id of the client's session, if it has one. The id is a bearer credential for the session.
+    pub fn session(&self) -> Option<&str> {
+        self.peer.session()
+    }
+
+    /// Returns the data-flow labels of the called tool.
+    pub fn labels(&self) -> Labels {
+        self.running().map_or(Labels::NONE, |running| running.labels)
+    }
+
+    /// Returns how many calls this one is nested in.
+    pub fn depth(&self) -> usize {
+        self.running().map_or(0, |running| running.trail.depth)
+    }
+
+    /// Returns how long the call, or a call that it made, has waited for people so far.
+    pub fn waited_for_people(&self) -> Duration {
+        self.running().map_or(Duration::ZERO, |running| running.trail.waits.total())
     }
 
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {

@@ -109,6 +109,12 @@ impl EffectSet {
         EffectSet(self.0 | (1 << effect as u8))
     }
 
+    /// Returns the effects that are in both sets.
+    #[must_use]
+    pub fn intersection(self, other: EffectSet) -> EffectSet {
+        EffectSet(self.0 & other.0)
+    }
+
     pub fn iter(self) -> impl Iterator<Item = Effect> {
         Effect::ALL.into_iter().filter(move |effect| self.contains(*effect))
     }

@@ -2,13 +2,14 @@
 
 use crate::Outcome;
 use crate::call::{Arguments, Call, CompletionRef, Target};
-use crate::context::CallCtx;
+use crate::context::{CallCtx, RunningCall};
+use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::gate::{Permit, ResourceVisibility};
-use crate::label::Label;
+use crate::label::{Label, Labels};
 use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
 use crate::registry::{Catalog, PromptDef, Provider, ResourceClaim, ResourceDef, TemplateDef};
-use crate::tool::{ErrorStyle, TaskSupport, ToolDef, ToolSpec};
+use crate::tool::{DefaultDecision, ErrorStyle, TaskSupport, ToolDef, ToolSpec};
 use futures::future::BoxFuture;
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Serialize;
@@ -245,6 +246,8 @@ impl Family {
                 // The validate layer has accepted the arguments; this fails only if the schema is weaker than the type.
                 let args = serde_json::from_str(arguments.raw().get())
                     .map_err(|e| ToolError::invalid_args(format!("invalid arguments: {e}")))?;
+                // A script may run for minutes, and its code is large: no second copy is kept.
+                drop(arguments);
                 let reply = run(state, args, ctx).await?;
                 Ok(Output::Tool(reply.into_output()))
             })
@@ -274,6 +277,30 @@ impl Family {
         self
     }
 
+    /// Sets the output schema of the last added tool to that of `R`, for a function that writes the content itself.
+    pub fn output<R: IntoToolOutput>(mut self) -> Self {
+        if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
+            tool.output_schema = R::schema();
+        }
+        self
+    }
+
+    /// Sets the decision about the last added tool where no rule matches.
+    pub fn default_decision(mut self, decision: DefaultDecision) -> Self {
+        if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
+            tool.default_decision = decision;
+        }
+        self
+    }
+
+    /// Sets effect and reach of the last added tool, where they depend on the configuration.
+    pub fn with_effect(mut self, effect: Effect, reach: Reach) -> Self {
+        if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
+            (tool.effect, tool.reach) = (effect, reach);
+        }
+        self
+    }
+
     pub fn resources(mut self, source: impl ResourceSource + 'static) -> Self {
         self.resources = Some(Box::new(source));
         self
@@ -284,7 +311,10 @@ impl Family {
         self
     }
 
-    async fn answer(&self, call: Box<Call>) -> Outcome {
+    async fn answer(&self, mut call: Box<Call>) -> Outcome {
+        let labels = call.tool().map_or(Labels::NONE, |tool| tool.labels);
+        let (id, caller, trail) = (call.id, call.caller.clone(), call.trail.clone());
+        call.ctx = call.ctx.running_for(RunningCall { id, caller, labels, trail });
         let unknown = || ToolError::unknown(call.target.kind(), call.target.name());
         match &call.target {
             Target::Tool(name) => {

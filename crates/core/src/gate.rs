@@ -4,11 +4,12 @@
 //! can reach a provider.
 
 use crate::Outcome;
-use crate::call::{Call, Caller, CompletionRef, Target, ToolView};
+use crate::call::{Call, Caller, CompletionRef, Origin, Target, ToolView};
 use crate::effect::{Effect, Reach};
 use crate::error::{ErrorKind, ToolError};
 use crate::event::Event;
 use crate::label::{Label, Labels};
+use crate::principal::{HubCall, Principal};
 use crate::registry::{
     Affected, CatalogChange, PromptDef, Provider, Registry, ResourceDef, ResourceSubscription, TemplateDef,
 };
@@ -229,6 +230,17 @@ impl Gate {
                 Some(ResourceVisibility { layers: self.layers.clone(), caller: call.caller.clone() });
         }
         Next { layers: &self.layers, registry: &self.registry }.run(call)
+    }
+
+    /// Runs a call that the hub makes itself: of a schedule, a conversation, a script, or the admin page. The principal's
+    /// scope applies as a client's does, and rules see the origin.
+    pub fn call_as(&self, principal: &Principal, origin: Origin, call: HubCall) -> BoxFuture<'_, Outcome> {
+        if origin == Origin::Client {
+            return Box::pin(std::future::ready(Err(ToolError::internal(
+                "a call of the hub's own cannot have the origin `client`",
+            ))));
+        }
+        self.call(Call::by(principal, origin, call))
     }
 
     /// Subscribes to catalog changes.

@@ -22,11 +22,13 @@ mod label;
 mod limit;
 mod output;
 mod pattern;
+mod principal;
 mod registry;
 pub mod root;
 pub mod schema;
 mod scrub;
 mod secret;
+mod service;
 mod tool;
 mod write_coalescing;
 
@@ -59,6 +61,7 @@ pub use output::{
     Role, ToolOutput, value_size,
 };
 pub use pattern::{Pattern, PatternError};
+pub use principal::{GateHandle, HubCall, Principal};
 pub use registry::{
     Affected, Catalog, CatalogChange, ChangeNotifier, Definition, List, NAME_CHARS_MAX, NAME_HASH_CHARS,
     NameConflict, NameReservation, PromptArgument, PromptDef, Provider, Registry, RegistryError,
@@ -67,6 +70,7 @@ pub use registry::{
 pub use root::Root;
 pub use scrub::{INLINE_SCRUB_BYTES_MAX, Scrub, scrub_off_worker};
 pub use secret::Secret;
+pub use service::{Health, Service, ServiceCtx, ServiceError};
 pub use tool::{
     ArgumentCheck, CallLimits, DefaultDecision, ErrorStyle, Example, RenderedDefinition, TaskSupport,
     ToolDef, ToolSpec, Unchecked,

@@ -146,7 +146,7 @@ impl ApprovalLayer {
 
     /// Checks the policy again, which may have changed while the person decided.
     fn decide_again(&self, call: &Call) -> Result<(), ToolError> {
-        match self.policy.decide(&call.caller, &PolicySubject::of_call(call)) {
+        match self.policy.decide(call.caller(), &PolicySubject::of_call(call)) {
             Decision::Deny { .. } => Err(ToolError::unknown(call.target.kind(), call.target.name())),
             Decision::Allow { .. } | Decision::Ask { .. } => Ok(()),
         }

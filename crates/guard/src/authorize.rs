@@ -44,13 +44,13 @@ impl ActivePolicy {
             Target::Task(TaskOperation::Cancel, _) => Decision::Allow { rule: "cancel".to_owned() },
             _ if !call.is_known() => Decision::Deny { rule: "unknown".to_owned() },
             Target::Task(TaskOperation::Get | TaskOperation::Update, _) => {
-                match self.decide(&call.caller, &PolicySubject::of_call(call)) {
+                match self.decide(call.caller(), &PolicySubject::of_call(call)) {
                     // The approval of the call covers its task.
                     Decision::Ask { rule } => Decision::Allow { rule },
                     decided => decided,
                 }
             }
-            _ => self.decide(&call.caller, &PolicySubject::of_call(call)),
+            _ => self.decide(call.caller(), &PolicySubject::of_call(call)),
         }
     }
 

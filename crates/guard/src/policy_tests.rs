@@ -555,7 +555,7 @@ proptest! {
         minutes in 0i64..20 * 24 * 60,
     ) {
         let now = start() + SignedDuration::from_mins(minutes);
-        let scope = portcullis_core::Scope { allow, deny: None, effects, view: ToolView::All };
+        let scope = portcullis_core::Scope { allow, effects, ..portcullis_core::Scope::everything() };
         let who = Caller { origin, ..client(name, scope) };
         let listing = PolicySubject { name: tool, effect, reach, labels, ..READ };
         let decided = policy.decide(&who, &listing, now);

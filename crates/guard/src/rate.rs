@@ -125,7 +125,7 @@ where
     C::Instant: Send + Sync,
 {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
-        match self.check(&call.caller) {
+        match self.check(call.caller()) {
             Ok(()) => next.run(call),
             Err(error) => Box::pin(async move { Err(error) }),
         }

@@ -106,7 +106,7 @@ impl Redactor {
 
     /// Returns a redactor that counts what the caller reads.
     pub(crate) fn for_call(&self, call: &Call) -> Redactor {
-        self.read_by(Reader { client: call.caller.client.clone(), trail: call.trail.clone() })
+        self.read_by(Reader { client: call.caller().client.clone(), trail: call.trail.clone() })
     }
 
     /// Returns a redactor for messages outside calls, which are counted together.
@@ -288,7 +288,7 @@ impl Layer for RedactionLayer {
         call.ctx.peer = Arc::new(peer);
         // An inner layer enforces the deadline; here it bounds the wait for redaction of a large outcome.
         let deadline = contain::declared(&call).at_most(self.ceiling).deadline();
-        let (client, cancel) = (call.caller.client.clone(), call.ctx.cancel.clone());
+        let (client, cancel) = (call.caller().client.clone(), call.ctx.cancel.clone());
         let (trail, started) = (call.trail.clone(), Instant::now());
         Box::pin(async move {
             let outcome = next.run(call).await;

@@ -351,7 +351,7 @@ async fn overhead() {
         for _ in 0..BATCHES {
             let started = Instant::now();
             for _ in 0..calls {
-                let (who, target) = (template.caller.clone(), template.target.clone());
+                let (who, target) = (template.caller().client.clone(), template.target.clone());
                 let arguments = Arguments::new(template.arguments.raw().to_owned());
                 gate.call(Call::new(who, target, arguments, CallCtx::detached())).await.unwrap();
             }

@@ -171,11 +171,15 @@ pub(crate) fn caller(name: &str) -> Caller {
 }
 
 pub(crate) fn scope(allow: &[&str], effects: EffectSet) -> Scope {
-    Scope { allow: Pattern::new(allow).unwrap(), deny: None, effects, view: ToolView::All }
+    Scope { allow: Pattern::new(allow).unwrap(), effects, ..Scope::everything() }
 }
 
 /// Returns a call of client `ada`: `tool_name {"arguments": 1}`, or with `resource`, `prompt` or `completion` before it.
 pub(crate) fn call(line: &str) -> Call {
+    call_by(caller("ada"), line)
+}
+
+pub(crate) fn call_by(Caller { client, .. }: Caller, line: &str) -> Call {
     let (head, arguments) =
         line.split_once('{').map_or((line, "{}"), |(head, _)| (head, &line[head.len()..]));
     let target = match head.trim().split_once(' ') {
@@ -185,13 +189,7 @@ pub(crate) fn call(line: &str) -> Call {
         _ => Target::Tool(head.trim().to_owned()),
     };
     let arguments = Arguments::new(serde_json::value::RawValue::from_string(arguments.to_owned()).unwrap());
-    Call::new(caller("ada"), target, arguments, CallCtx::detached())
-}
-
-pub(crate) fn call_by(caller: Caller, line: &str) -> Call {
-    let mut call = call(line);
-    call.caller = caller;
-    call
+    Call::new(client, target, arguments, CallCtx::detached())
 }
 
 /// Renders an outcome as a client sees it.

@@ -6,7 +6,7 @@ use portcullis_core::{Clock, SystemClock, ToolError};
 use portcullis_egress::EgressClient;
 use portcullis_script::{PoolSettings, WORD, WorkerPool};
 use portcullis_store::database::Database;
-use portcullis_store::scripts::ScriptStore;
+use portcullis_tools::scripts::ScriptStore;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::{ScriptChecker, ScriptsConfig};
 use std::path::{Path, PathBuf};
@@ -77,7 +77,6 @@ pub fn family(config: &Config, database: &Database, store: &Arc<SecretStore>) ->
         }),
         timeout: config.scripts.timeout,
         exec: config.scripts.exec.clone(),
-        gate: Arc::default(),
     }
 }
 
@@ -91,6 +90,5 @@ pub fn nowhere(config: &Config, database: &Database) -> ScriptsConfig {
         has_secret: Arc::new(|_| false),
         timeout: config.scripts.timeout,
         exec: config.scripts.exec.clone(),
-        gate: Arc::default(),
     }
 }

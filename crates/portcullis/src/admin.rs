@@ -20,6 +20,7 @@ use crate::commands::welcome_link;
 use crate::compose::ComposedHub;
 use crate::config::Config;
 use crate::home::Home;
+use crate::services::service;
 use anyhow::Result;
 use jiff::Timestamp;
 use portcullis_admin::sign_in::SignIn;
@@ -46,7 +47,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
 
 /// The admin endpoint, for `serve`.
 pub(crate) struct AdminEndpoint {
@@ -85,18 +85,13 @@ pub(crate) fn open(
             None
         }
     };
-    let closing = CancellationToken::new();
-    let (hub, token) = (composed.hub.clone(), closing.clone());
-    tokio::spawn(async move {
-        hub.closed().await;
-        token.cancel();
-    });
     let ops = Arc::new(operations(home, composed, address));
     let scripts = config.scripts.enabled;
     let scripts = scripts
         .then(|| scripts::HubScripts::new(script_sandbox::desk(config, &composed.database), ops.clone()));
     if let Some(scripts) = &scripts {
-        tokio::spawn(scripts.states.clone().watch(composed.hub.clone()));
+        let states = scripts.states.clone();
+        composed.hub.start_services(vec![service("scripts", move |ctx| states.clone().watch(ctx.shutdown))]);
     }
     let desk = Arc::new(HubDesk {
         ops,
@@ -110,7 +105,7 @@ pub(crate) fn open(
     let app = AdminApp {
         counter: RedactedDesk::new(desk, Arc::new(composed.handles.redactor.clone())),
         sign_in: Arc::new(SignIn::new(admins, clock)),
-        closing,
+        closing: composed.hub.closing(),
     };
     let page = url_of(address).replace("/mcp", "/admin");
     Ok(AdminEndpoint { beside: Some(portcullis_admin::mount(app)), page, link })

@@ -3,10 +3,10 @@
 use crate::config::{Config, McpServerSettings};
 use crate::database;
 use crate::home::{Home, make_private};
-use crate::mcp::{self, ServerFactory, ServerManager};
-use crate::memory;
+use crate::mcp::{ServerFactory, ServerManager};
 use crate::output_redaction;
 use crate::passphrase::{PassphrasePrompt, open_secrets};
+use crate::services;
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use portcullis_core::{
 use portcullis_egress::NoSecrets;
 use portcullis_guard::audit::ChangeLog;
 use portcullis_guard::{
-    ActivePolicy, ApprovalDesk, AuditSettings, GuardHandles, GuardSettings, RateSettings, ServerStats,
+    AuditSettings, GuardHandles, GuardSettings, RateSettings, ServerStats,
 };
 use portcullis_ops::guard_settings::{approval_times, local_client, policy};
 use portcullis_ops::script_sandbox as scripts;
@@ -28,7 +28,7 @@ use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, 
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
 use portcullis_store::pins::PinStore;
-use portcullis_store::scripts::ScriptStore;
+use portcullis_tools::scripts::ScriptStore;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::ToolsConfig;
 use portcullis_upstream::{ServerStatus, pinned_names};
@@ -57,7 +57,7 @@ pub(crate) struct ComposedHub {
     pub(crate) live_secrets: Arc<LiveSecrets>,
     /// The configuration in force.
     pub(crate) config: Arc<ArcSwap<Config>>,
-    changes: ChangeNotifier,
+    pub(crate) changes: ChangeNotifier,
     zone: LiveZone,
 }
 
@@ -211,9 +211,9 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let servers = Arc::new(ServerManager::new(registry.clone(), makers));
     let zone = live_zone(config);
     let scripts = config.scripts.enabled.then(|| scripts::family(config, &database, &store));
-    let scripts_gate = scripts.as_ref().map(|scripts| scripts.gate.clone());
     let decisions = scripts.as_ref().map(|scripts| scripts.scripts.clone());
     let tools = tools(config, store.clone(), zone.clone(), scripts)?;
+    let tools_gate = tools.gate.clone();
     let search = ToolSearch::default();
     registry.add(search.clone()).context("the search for tools")?;
     let (gate, handles) = guarded(config, &tools, registry.clone(), known, &database, clock.clone())?;
@@ -236,9 +236,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     };
     let gate = Arc::new(gate);
     search.searches(&gate);
-    if let Some(reaches) = scripts_gate {
-        let _ = reaches.set(Arc::downgrade(&gate));
-    }
+    tools_gate.connect(&gate);
     let hub = Hub::new(HubParts {
         gate: gate.clone(),
         identity: Arc::new(DirectoryAuthenticator(identity.clone())),
@@ -251,12 +249,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     hub.attends(&servers.audience);
-    tokio::spawn(close_approvals(handles.approvals.clone(), hub.clone()));
-    tokio::spawn(secret_store::watch(live.clone(), servers.clone(), closed(&hub)));
-    tokio::spawn(mcp::watch(servers.clone(), secure, closed(&hub)));
-    tokio::spawn(memory::give_back());
-    tokio::spawn(watch_windows(handles.policy.clone(), changes.clone(), hub.clone()));
-    Ok(ComposedHub {
+    let composed = ComposedHub {
         hub,
         database,
         identity,
@@ -270,7 +263,9 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
         config: Arc::new(ArcSwap::from_pointee(config.clone())),
         changes,
         zone,
-    })
+    };
+    composed.hub.start_services(services::list(&composed, &secure));
+    Ok(composed)
 }
 
 /// Returns the configured servers, and the tool names reserved for them before they connect.
@@ -285,26 +280,6 @@ fn expected(config: &Config, pins: &PinStore) -> Vec<NameReservation> {
         NameReservation { server: server.name.clone(), prefix: prefix.clone(), naming, tools, prompts }
     });
     expected.collect()
-}
-
-/// Resolves when the hub closes.
-fn closed(hub: &Arc<Hub>) -> impl Future<Output = ()> + Send + 'static {
-    let hub = hub.clone();
-    async move { hub.closed().await }
-}
-
-/// Ends the wait of every call when the hub closes.
-async fn close_approvals(desk: ApprovalDesk, hub: Arc<Hub>) {
-    hub.closed().await;
-    desk.close();
-}
-
-/// Notifies clients when a time-based rule changes their lists, until shutdown.
-async fn watch_windows(policy: ActivePolicy, changes: ChangeNotifier, hub: Arc<Hub>) {
-    tokio::select! {
-        () = hub.closed() => {}
-        () = portcullis_guard::announce_windows(policy, changes) => {}
-    }
 }
 
 /// Returns the values to redact. If the store cannot be opened, the hub runs without secrets: calls that need one are

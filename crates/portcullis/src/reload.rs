@@ -4,12 +4,15 @@ use crate::compose::{BoundAddress, ComposedHub};
 use crate::config::Config;
 use crate::home::Home;
 use crate::logging::LogLevelHandle;
+use crate::services;
+use portcullis_core::Service;
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit::SpoolReader;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// Poll interval. A poll costs five system calls and works with every file system and editor, unlike file events.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -44,21 +47,46 @@ impl Spool {
     }
 }
 
+/// The service that follows changes of the configuration file.
+pub(crate) fn service(
+    home: &Home,
+    seen: &ConfigFileVersion,
+    composed: &Arc<ComposedHub>,
+    start: &Config,
+    bound: Option<BoundAddress>,
+    log_level: LogLevelHandle,
+) -> Arc<dyn Service> {
+    let (home, seen, start) = (home.clone(), seen.clone(), start.clone());
+    // Weak: the hub owns its services.
+    let composed = Arc::downgrade(composed);
+    services::service("config", move |ctx| {
+        let (home, seen, start) = (home.clone(), seen.clone(), start.clone());
+        let (bound, log_level) = (bound.clone(), log_level.clone());
+        let composed = composed.upgrade();
+        async move {
+            if let Some(composed) = composed {
+                watch(home, seen, composed, start, bound, log_level, ctx.shutdown).await;
+            }
+        }
+    })
+}
+
 /// Polls the file until shutdown.
-pub(crate) async fn watch(
+async fn watch(
     home: Home,
     mut seen: ConfigFileVersion,
     composed: Arc<ComposedHub>,
     start: Config,
     bound: Option<BoundAddress>,
     log_level: LogLevelHandle,
+    shutdown: CancellationToken,
 ) {
     let mut in_force = true;
     let audit = AuditSettings::in_folder(&start.workspace.secure_dir());
     let mut spool = Spool { reader: SpoolReader::new(&audit, composed.change_log()), trouble: None };
     loop {
         tokio::select! {
-            () = composed.hub.closed() => return,
+            () = shutdown.cancelled() => return,
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         spool.take_over().await;

@@ -124,7 +124,7 @@ impl CallJob {
         let CallJob { hub, id, revision, call, round } = self;
         let (target, cancel) = (call.target.clone(), call.ctx.cancel.clone());
         let digest = round.as_ref().map(|_| call.digest());
-        let client = call.caller.client.clone();
+        let client = call.caller().client.clone();
         let started = tracing::enabled!(target: "mcp", tracing::Level::DEBUG).then(Instant::now);
         let outcome = hub.gate.call(call).await;
         if let Some(started) = started {
@@ -552,20 +552,19 @@ impl Exchange {
         arguments: Arguments,
         params: &Params<'_>,
     ) -> Result<CallJob, RpcError> {
-        let caller = self.caller();
-        let cancel = self.cancel.clone();
+        let (client, cancel) = (self.client.clone(), self.cancel.clone());
         let others = params.others(|name| era::is_passed_on(self.revision, name))?;
         let passed = PassthroughParams { params: others, meta: self.meta.others.clone() };
         if self.revision.era() == Era::Sessions {
             let peer = Arc::new(SessionPeer::new(self.session, self.outlet, &self.meta));
-            let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer });
+            let mut call = Call::new(client, target, arguments, CallCtx::new(cancel, peer));
             call.passed = passed;
             let (hub, id, revision) = (self.hub, self.id, self.revision);
             return Ok(CallJob { hub, id, revision, call: Box::new(call), round: None });
         }
         let mut earlier = match params.optional_text(ParamKey::RequestState)? {
             Some(text) => {
-                let digest = portcullis_core::digest_of(&caller, &target, &arguments);
+                let digest = portcullis_core::digest_of(&caller(&client), &target, &arguments);
                 self.hub.seal.open(&digest, &text).map_err(RpcError::invalid_params)?
             }
             None => crate::seal::PreviousRounds::default(),
@@ -573,7 +572,7 @@ impl Exchange {
         earlier.add(input_responses(params)?);
         let round = RoundPeer::new(self.outlet, &self.meta, earlier, self.session);
         let round = Arc::new(round);
-        let mut call = Call::new(caller, target, arguments, CallCtx { cancel, peer: round.clone() });
+        let mut call = Call::new(client, target, arguments, CallCtx::new(cancel, round.clone()));
         call.passed = passed;
         let (hub, id, revision) = (self.hub, self.id, self.revision);
         Ok(CallJob { hub, id, revision, call: Box::new(call), round: Some(round) })

@@ -3,16 +3,18 @@
 use crate::announce::ChangeListeners;
 use crate::egress_filter::EgressFilter;
 use crate::seal::Seal;
+use crate::services::{ServiceStatus, Services};
 use crate::session::Sessions;
 use crate::sources::Sources;
 use crate::tasks::Tasks;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use portcullis_core::{Client, ClientBridge, Clock, Gate, Scrub};
+use portcullis_core::{Client, ClientBridge, Clock, Gate, GateHandle, Scrub, Service, ServiceCtx};
 use portcullis_wire::era::ServerProfile;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -145,6 +147,7 @@ pub struct Hub {
     pub(crate) seal: Seal,
     pub(crate) outgoing: EgressFilter,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) services: Services,
     /// Calls in flight; shutdown waits for them.
     pub(crate) running: TaskTracker,
     /// Cancelled when the hub stops accepting work.
@@ -172,6 +175,7 @@ impl Hub {
             face: parts.face,
             limits: parts.limits,
             clock: parts.clock,
+            services: Services::default(),
             running: TaskTracker::new(),
             closing: CancellationToken::new(),
             drained: CancellationToken::new(),
@@ -181,11 +185,34 @@ impl Hub {
         Ok(hub)
     }
 
-    /// Stops accepting work, waits for calls in flight for at most `grace`, and returns whether all finished.
+    /// Starts services. They are supervised until shutdown.
+    pub fn start_services(&self, services: Vec<Arc<dyn Service>>) {
+        let gate = GateHandle::default();
+        gate.connect(&self.gate);
+        let (shutdown, clock) = (self.closing.clone(), self.clock.clone());
+        self.services.start(services, &ServiceCtx { shutdown, clock, gate });
+    }
+
+    /// Returns the state of each service.
+    pub fn service_statuses(&self) -> Vec<ServiceStatus> {
+        self.services.statuses()
+    }
+
+    /// Returns a receiver that is notified when a service fails or runs again.
+    pub fn subscribe_services(&self) -> watch::Receiver<()> {
+        self.services.subscribe()
+    }
+
+    /// Stops accepting work, waits for calls in flight and services for at most `grace`, and returns whether all finished.
     pub async fn shut_down(&self, grace: Duration) -> bool {
         self.closing.cancel();
         self.running.close();
-        let all_done = tokio::time::timeout(grace, self.running.wait()).await.is_ok();
+        let calls = tokio::time::timeout(grace, self.running.wait());
+        let (calls, services) = tokio::join!(calls, self.services.drained(grace));
+        if !services.is_empty() {
+            tracing::warn!(target: "service", services = services.join(", "), "Services did not end in time.");
+        }
+        let all_done = calls.is_ok() && services.is_empty();
         self.sessions.close_all();
         self.listeners.close_all();
         self.drained.cancel();
@@ -239,6 +266,11 @@ impl Hub {
         let mut seen = self.seen_clients.lock();
         let before = std::mem::replace(&mut *seen, now);
         before.into_iter().filter(|(name, token)| seen.get(name) != Some(token)).collect()
+    }
+
+    /// Returns the token that is cancelled when the hub stops accepting work.
+    pub fn closing(&self) -> CancellationToken {
+        self.closing.clone()
     }
 
     /// Resolves when the hub stops accepting work.

@@ -16,6 +16,7 @@ mod paging;
 mod peer;
 mod seal;
 mod search;
+mod services;
 mod session;
 mod sources;
 mod stream;
@@ -23,3 +24,4 @@ mod tasks;
 
 pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, SessionCounts};
 pub use search::ToolSearch;
+pub use services::{ServiceState, ServiceStatus};

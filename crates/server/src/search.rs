@@ -11,15 +11,15 @@ mod tokenize;
 mod topics;
 
 use portcullis_core::{
-    Arguments, BoxFuture, Call, CallLimits, Caller, Catalog, Content, Effect, Gate, Outcome, Output, Permit,
-    Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView, blocking,
+    Arguments, BoxFuture, Call, CallLimits, Caller, Catalog, Content, Effect, Gate, GateHandle, Outcome,
+    Output, Permit, Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView, blocking,
 };
 use portcullis_wire::render;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 pub(crate) const FIND: &str = "find_tools";
 pub(crate) const CALL: &str = "call_tool";
@@ -69,7 +69,7 @@ const CALL_SPEC: ToolSpec = ToolSpec {
 /// The provider of both tools. It gets the gate after that is built.
 #[derive(Clone)]
 pub struct ToolSearch {
-    gate: Arc<OnceLock<Weak<Gate>>>,
+    gate: GateHandle,
     tools: Vec<Arc<ToolDef>>,
 }
 
@@ -96,7 +96,7 @@ impl Default for ToolSearch {
         let tool = |spec, schema| ToolDef::new(spec, schema, None).seen_by(ToolView::Search);
         // Clients run tools without confirmation that claim to be harmless, and this one may be any tool.
         let call = tool(CALL_SPEC, call).advertised_as(Effect::Destroy, Reach::Outside);
-        ToolSearch { gate: Arc::default(), tools: vec![Arc::new(tool(FIND_SPEC, find)), Arc::new(call)] }
+        ToolSearch { gate: GateHandle::default(), tools: vec![Arc::new(tool(FIND_SPEC, find)), Arc::new(call)] }
     }
 }
 
@@ -111,14 +111,14 @@ struct FindToolsArgs {
 impl ToolSearch {
     /// Sets the gate whose tools are searched.
     pub fn searches(&self, gate: &Arc<Gate>) {
-        let _ = self.gate.set(Arc::downgrade(gate));
+        self.gate.connect(gate);
     }
 
     fn find(gate: &Gate, call: &Call) -> Outcome {
         let value = call.arguments.value().map_err(ToolError::invalid_args)?;
         let wanted: FindToolsArgs = serde_json::from_value(value.clone())
             .map_err(|error| ToolError::invalid_args(error.to_string()))?;
-        let visible = gate.searchable_tools(&call.caller);
+        let visible = gate.searchable_tools(call.caller());
         let tools: Vec<&ToolDef> = visible
             .iter()
             .filter(|tool| wanted.server.is_none() || tool.server == wanted.server)
@@ -270,7 +270,7 @@ impl Provider for ToolSearch {
                 }
                 other => return Err(ToolError::unknown(other.kind(), other.name())),
             }
-            let gate = self.gate.get().and_then(Weak::upgrade);
+            let gate = self.gate.get();
             let gate = gate.ok_or_else(|| ToolError::unavailable("the hub is not ready yet"))?;
             // With many tools this takes a while, so it runs on a blocking thread.
             blocking(move || ToolSearch::find(&gate, &call)).await

@@ -415,7 +415,7 @@ pub(crate) fn start(job: CallJob) -> RpcOutcome {
     };
     let task = Arc::new(Task {
         id: random_id()?,
-        owner: Owner::of(&call.caller.client),
+        owner: Owner::of(call.caller().client),
         created,
         state: Mutex::new(state),
         answered: Notify::new(),
@@ -434,8 +434,8 @@ pub(crate) fn start(job: CallJob) -> RpcOutcome {
     let mut shown = task.show();
     shown["resultType"] = "task".into();
     let first = call.ctx.peer.clone();
-    call.ctx = CallCtx { cancel: cancel.clone(), peer: Arc::new(TaskPeer { task: task.clone(), first }) };
-    let (client, target, running) = (call.caller.client.clone(), call.target.clone(), hub.running.clone());
+    call.ctx = CallCtx::new(cancel.clone(), Arc::new(TaskPeer { task: task.clone(), first }));
+    let (client, target, running) = (call.caller().client.clone(), call.target.clone(), hub.running.clone());
     running.spawn(async move {
         let outcome = hub.gate.call(call).await;
         let answer = match outcome {

@@ -251,7 +251,8 @@ impl TopicState for ClientTable {
             let allow = Pattern::new(&info.allow).map_err(|e| broken(e.to_string()))?;
             let deny = (!info.deny.is_empty()).then(|| Pattern::new(&info.deny)).transpose();
             let deny = deny.map_err(|e| broken(e.to_string()))?;
-            let scope = Scope { allow, deny, effects: info.effects, view: info.tools };
+            let (effects, view) = (info.effects, info.tools);
+            let scope = Scope { allow, deny, effects, view, ..Scope::everything() };
             let digest = record.digest()?;
             let client = Arc::new(Client { name: info.name.clone(), scope, token: Some(digest.mark()) });
             let entry = ClientEntry { client, expires: info.expires };

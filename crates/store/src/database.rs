@@ -64,8 +64,12 @@ impl OperationId {
         OperationId(bytes)
     }
 
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     pub(crate) fn to_value(self) -> Value {
-        Value::Bytes(self.0.to_vec())
+        self.as_bytes().into()
     }
 }
 

@@ -1,11 +1,11 @@
-//! Import of the files of earlier versions into the database.
+//! Import of the files of earlier versions into the database: those of this crate, and those of tool families.
 //!
 //! All files become rows in one transaction, which also notes that they did; then they are renamed. Until the transaction
 //! is committed the files are in force, afterwards the database is, wherever the process is killed.
 
-use crate::database::{self, Database, DatabaseError, OperationId, Topic, TopicState, Transaction, wait};
+use crate::database::{Database, DatabaseError, OperationId, Topic, TopicState, Transaction, wait};
 use crate::locked_file::{FilePrivacy, LockedFile, versioned};
-use crate::{admins, approvals, clients, pins, scripts, secrets, servers};
+use crate::{FamilyTables, admins, approvals, clients, database, pins, secrets, servers};
 use futures::future::BoxFuture;
 use portcullis_core::{Clock, SystemClock};
 use std::io;
@@ -17,35 +17,53 @@ const IMPORTED: &str = "imported";
 const VERSION: u32 = 1;
 
 /// A file of an earlier version.
-struct LegacyFile {
-    name: &'static str,
-    privacy: FilePrivacy,
-    import: Import,
+#[derive(Debug, Clone, Copy)]
+pub struct LegacyFile {
+    pub name: &'static str,
+    pub privacy: FilePrivacy,
+    pub import: LegacyImport,
 }
 
-/// Turns a file's bytes into rows.
-type Import =
-    for<'t> fn(&'static str, Vec<u8>, &'t mut Transaction<'_>) -> BoxFuture<'t, Result<(), ImportError>>;
+/// Turns a file into rows.
+pub type LegacyImport =
+    for<'t> fn(LegacyDocument, &'t mut Transaction<'_>) -> BoxFuture<'t, Result<(), LegacyImportError>>;
 
-enum ImportError {
+/// A file of an earlier version, as it was read.
+pub struct LegacyDocument {
+    /// Where it and its companions are.
+    pub folder: PathBuf,
+    pub name: &'static str,
+    bytes: Vec<u8>,
+}
+
+impl LegacyDocument {
+    /// Reads the rows of a JSON document.
+    pub fn rows<T>(&self, read: impl FnOnce(serde_json::Value) -> Result<T, String>) -> Result<T, String> {
+        versioned(self.name, VERSION, &self.bytes).and_then(read)
+    }
+}
+
+/// Why a file could not be imported.
+pub enum LegacyImportError {
     /// The document makes no sense.
     Document(String),
     Database(DatabaseError),
 }
 
-impl From<DatabaseError> for ImportError {
-    fn from(error: DatabaseError) -> ImportError {
-        ImportError::Database(error)
+impl From<DatabaseError> for LegacyImportError {
+    fn from(error: DatabaseError) -> LegacyImportError {
+        LegacyImportError::Database(error)
     }
 }
 
-async fn fill<S: TopicState>(
+/// Makes a document the rows of a topic.
+pub async fn import_rows<S: TopicState>(
     rows: Result<S::Rows, String>,
     transaction: &mut Transaction<'_>,
-) -> Result<(), ImportError> {
-    let rows = rows.map_err(ImportError::Document)?;
+) -> Result<(), LegacyImportError> {
+    let rows = rows.map_err(LegacyImportError::Document)?;
     // A document that makes no sense stays a file, which a person can repair.
-    S::of(&rows).map_err(ImportError::Document)?;
+    S::of(&rows).map_err(LegacyImportError::Document)?;
     Ok(database::fill::<S>(transaction, &rows).await?)
 }
 
@@ -55,43 +73,50 @@ macro_rules! legacy {
         LegacyFile {
             name: $name,
             privacy: FilePrivacy::$privacy,
-            import: |name, bytes, transaction| {
-                let rows = versioned(name, VERSION, &bytes).and_then($read);
-                Box::pin(fill::<$state>(rows, transaction))
+            import: |document, transaction| {
+                Box::pin(import_rows::<$state>(document.rows($read), transaction))
             },
         }
     };
 }
 
-const FILES: [LegacyFile; 7] = [
+const FILES: [LegacyFile; 6] = [
     legacy!("clients.json", ToWriting, clients::ClientTable, clients::read_legacy),
     legacy!("approvals.json", ToReading, approvals::ApprovalTable, approvals::read_legacy),
     legacy!("pins.json", ToWriting, pins::PinTable, pins::read_legacy),
     legacy!("toggles.json", ToWriting, servers::OverrideTable, servers::read_legacy),
-    legacy!("scripts.json", ToWriting, scripts::ScriptTable, scripts::read_legacy),
     legacy!("admins.json", ToReading, admins::AdminRows, admins::read_legacy),
     LegacyFile {
         name: "secrets.pcs",
         privacy: FilePrivacy::ToReading,
-        import: |_, bytes, transaction| {
-            Box::pin(fill::<secrets::SealedTable>(secrets::read_legacy(&bytes), transaction))
+        import: |document, transaction| {
+            let rows = secrets::read_legacy(&document.bytes);
+            Box::pin(import_rows::<secrets::SealedTable>(rows, transaction))
         },
     },
 ];
 
 /// Returns whether a folder has files of an earlier version.
-pub(crate) fn are_in(folder: &Path) -> bool {
-    FILES.iter().any(|file| folder.join(file.name).exists())
+pub(crate) fn are_in(folder: &Path, families: &[FamilyTables]) -> bool {
+    files(families).any(|file| folder.join(file.name).exists())
+}
+
+fn files(families: &[FamilyTables]) -> impl Iterator<Item = &LegacyFile> {
+    FILES.iter().chain(families.iter().flat_map(|family| family.legacy))
 }
 
 /// Imports the files that were not imported yet. Runs before any view exists.
-pub(crate) fn import(folder: &Path, database: &Database) -> Result<(), DatabaseError> {
+pub(crate) fn import(
+    folder: &Path,
+    database: &Database,
+    families: &[FamilyTables],
+) -> Result<(), DatabaseError> {
     let mut present = Vec::new();
-    for file in &FILES {
+    for file in files(families) {
         match std::fs::symlink_metadata(folder.join(file.name)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(DatabaseError::file("read", &folder.join(file.name), error)),
-            Ok(_) => present.push(file),
+            Ok(_) => present.push(*file),
         }
     }
     if present.is_empty() {
@@ -109,7 +134,7 @@ pub(crate) fn import(folder: &Path, database: &Database) -> Result<(), DatabaseE
                         let now = SystemClock.since_epoch().as_micros() as i64;
                         let note = "INSERT INTO imports (file, at) VALUES ($1, $2)";
                         transaction.execute(note, &[file.name.into(), now.into()]).await?;
-                        import_file(&from, file, transaction).await?;
+                        import_file(&from, &file, transaction).await?;
                     }
                     imported.push((file.name, is_new));
                 }
@@ -132,10 +157,11 @@ async fn import_file(
     };
     let found = LockedFile::new(folder, file.name, LEGACY_BYTES_MAX, file.privacy).read();
     let Some(bytes) = found.map_err(refused)? else { return Ok(()) };
-    match (file.import)(file.name, bytes, transaction).await {
+    let document = LegacyDocument { folder: folder.to_owned(), name: file.name, bytes };
+    match (file.import)(document, transaction).await {
         Ok(()) => Ok(()),
-        Err(ImportError::Document(why)) => Err(refused(why)),
-        Err(ImportError::Database(error)) => Err(error),
+        Err(LegacyImportError::Document(why)) => Err(refused(why)),
+        Err(LegacyImportError::Database(error)) => Err(error),
     }
 }
 

@@ -1,7 +1,8 @@
 //! Persistent state.
 //!
-//! Administrators, approvals, clients, pins, programs, scripts, secrets, catalogs and overrides of servers,
-//! each in one file that the hub and the command line share. `guard::audit` keeps the audit log.
+//! Administrators, approvals, clients, pins, secrets and overrides of servers are rows of one database, which the hub and
+//! the command line share; a tool family adds its own tables ([`FamilyTables`]). What belongs to one machine (programs,
+//! catalogs of servers) are files. `guard::audit` keeps the audit log.
 
 pub mod admins;
 pub mod approvals;
@@ -12,16 +13,24 @@ mod legacy_files;
 mod locked_file;
 pub mod pins;
 pub mod programs;
-pub mod scripts;
 pub mod secrets;
 pub mod servers;
 #[cfg(test)]
 mod testing;
 
-pub use locked_file::{FileError, FileLock};
+pub use legacy_files::{LegacyDocument, LegacyFile, LegacyImport, LegacyImportError, import_rows};
+pub use locked_file::{FileError, FileLock, FilePrivacy};
 
 use database::{Database, DatabaseError, Migration};
 use std::path::Path;
+
+/// The tables of a tool family.
+#[derive(Debug, Clone, Copy)]
+pub struct FamilyTables {
+    pub migrations: &'static [Migration],
+    /// What it stored in files before it had tables.
+    pub legacy: &'static [LegacyFile],
+}
 
 /// The tables of this crate.
 pub const MIGRATIONS: [Migration; 1] = [Migration {
@@ -33,7 +42,6 @@ pub const MIGRATIONS: [Migration; 1] = [Migration {
         record_table_sql!("approvals"),
         record_table_sql!("pins"),
         record_table_sql!("server_overrides"),
-        record_table_sql!("scripts"),
         record_table_sql!("secrets"),
         record_table_sql!("admins"),
         record_table_sql!("admin_links"),
@@ -43,22 +51,23 @@ pub const MIGRATIONS: [Migration; 1] = [Migration {
 
 /// Opens the database in a folder, with the tables of this crate and those of `families`, and imports the JSON files of
 /// earlier versions.
-pub fn open(folder: &Path, families: &[Migration]) -> Result<Database, DatabaseError> {
-    let database = Database::open(folder, &with_own(families))?;
-    legacy_files::import(folder, &database)?;
+pub fn open(folder: &Path, families: &[FamilyTables]) -> Result<Database, DatabaseError> {
+    let database = Database::open(folder, &migrations(families))?;
+    legacy_files::import(folder, &database, families)?;
     Ok(database)
 }
 
 /// Returns whether a folder has a database, or files that become one.
-pub fn has_database(folder: &Path) -> bool {
-    folder.join(database::FILE_NAME).exists() || legacy_files::are_in(folder)
+pub fn has_database(folder: &Path, families: &[FamilyTables]) -> bool {
+    folder.join(database::FILE_NAME).exists() || legacy_files::are_in(folder, families)
 }
 
 /// Makes an empty database with the same tables, which ends with the process.
-pub fn open_in_memory(families: &[Migration]) -> Result<Database, DatabaseError> {
-    Database::in_memory(&with_own(families))
+pub fn open_in_memory(families: &[FamilyTables]) -> Result<Database, DatabaseError> {
+    Database::in_memory(&migrations(families))
 }
 
-fn with_own(families: &[Migration]) -> Vec<Migration> {
+fn migrations(families: &[FamilyTables]) -> Vec<Migration> {
+    let families = families.iter().flat_map(|family| family.migrations);
     MIGRATIONS.iter().chain(families).copied().collect()
 }

@@ -33,14 +33,14 @@ pub struct FileError {
 }
 
 impl FileError {
-    pub(crate) fn new(doing: &'static str, path: &Path, source: io::Error) -> FileError {
+    pub fn new(doing: &'static str, path: &Path, source: io::Error) -> FileError {
         FileError { doing, path: path.display().to_string(), source }
     }
 }
 
 /// Permissions that other users must not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FilePrivacy {
+pub enum FilePrivacy {
     /// A user who can write it can admit anyone.
     ToWriting,
     /// Other users must not read it either.

@@ -176,20 +176,33 @@ impl ServerOverrides {
     }
 }
 
-/// The status of all servers, as last written by the hub. The hub defines what an entry holds.
+/// The status of all servers or services, as last written by the hub. The hub defines what an entry holds.
 pub struct StatusBoard {
     file: LockedFile,
+    /// Its file, and the member of the document that holds the entries.
+    name: &'static str,
+    entries: &'static str,
 }
 
 impl StatusBoard {
     pub fn open(dir: &Path) -> StatusBoard {
-        StatusBoard { file: LockedFile::new(dir, STATUS_NAME, FILE_BYTES_MAX, FilePrivacy::ToWriting) }
+        StatusBoard::named(dir, STATUS_NAME, "servers")
+    }
+
+    /// The services of the hub that have a problem.
+    pub fn of_services(dir: &Path) -> StatusBoard {
+        StatusBoard::named(dir, SERVICES_NAME, "services")
+    }
+
+    fn named(dir: &Path, name: &'static str, entries: &'static str) -> StatusBoard {
+        let file = LockedFile::new(dir, name, FILE_BYTES_MAX, FilePrivacy::ToWriting);
+        StatusBoard { file, name, entries }
     }
 
     /// Replaces the whole status.
-    pub fn write(&self, servers: &Value, at: &str, pid: u32) -> Result<(), ServersError> {
-        let document =
-            serde_json::json!({ "version": VERSION, "written": at, "pid": pid, "servers": servers });
+    pub fn write(&self, entries: &Value, at: &str, pid: u32) -> Result<(), ServersError> {
+        let name = self.entries;
+        let document = serde_json::json!({ "version": VERSION, "written": at, "pid": pid, name: entries });
         let lock = self.file.lock()?;
         Ok(lock.replace(format!("{document:#}\n").as_bytes())?)
     }
@@ -197,7 +210,7 @@ impl StatusBoard {
     /// Returns the last status; `None` if no hub has run with servers.
     pub fn read(&self) -> Result<Option<Value>, ServersError> {
         let bytes = self.file.read().map_err(ServersError::Damaged)?;
-        bytes.map(|bytes| versioned(STATUS_NAME, VERSION, &bytes)).transpose().map_err(ServersError::Damaged)
+        bytes.map(|bytes| versioned(self.name, VERSION, &bytes)).transpose().map_err(ServersError::Damaged)
     }
 }
 

@@ -58,9 +58,8 @@ fn hub(github: &FakeGithub, change: impl FnOnce(&mut GithubConfig)) -> GithubFix
 impl GithubFixture {
     async fn call(&self, tool: &str, arguments: Value) -> Result<Value, ToolError> {
         let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything(), token: None });
-        let caller = Caller { client, origin: Origin::Client };
         let call =
-            Call::new(caller, Target::Tool(tool.to_owned()), Arguments::of(&arguments), CallCtx::detached());
+            Call::new(client, Target::Tool(tool.to_owned()), Arguments::of(&arguments), CallCtx::detached());
         match self.gate.call(call).await? {
             Output::Tool(output) => Ok(output.structured.unwrap()),
             other => panic!("{other:?}"),

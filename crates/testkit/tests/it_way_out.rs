@@ -49,9 +49,8 @@ fn gate(folder: &tempfile::TempDir, change: impl FnOnce(ToolsConfig) -> ToolsCon
 
 async fn call(gate: &Gate, tool: &str, arguments: Value) -> Result<Value, String> {
     let client = Arc::new(Who { name: "test".to_owned(), scope: Scope::everything(), token: None });
-    let caller = Caller { client, origin: Origin::Client };
     let call =
-        Call::new(caller, Target::Tool(tool.to_owned()), Arguments::of(&arguments), CallCtx::detached());
+        Call::new(client, Target::Tool(tool.to_owned()), Arguments::of(&arguments), CallCtx::detached());
     match gate.call(call).await.map_err(|error| error.message)? {
         Output::Tool(output) => Ok(output.structured.unwrap()),
         other => panic!("{other:?}"),

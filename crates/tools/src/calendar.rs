@@ -20,6 +20,7 @@ use feed::{CalendarFeed, FeedResult};
 use futures::future::join_all;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use crate::FamilyModule;
 use portcullis_core::json::printable;
 use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, Example, Family, Json, Label, Reach, ToolError, ToolSpec, blocking,
@@ -156,7 +157,13 @@ struct CalendarReader {
     readings: Semaphore,
 }
 
-pub(crate) fn family(config: &CalendarConfig) -> Family {
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "calendar",
+    tables: None,
+    provide: |parts| Ok(parts.config.calendars.as_ref().map(family)),
+};
+
+fn family(config: &CalendarConfig) -> Family {
     let feeds = config.calendars.iter().cloned();
     let reader = Arc::new(CalendarReader {
         feeds: feeds.map(|source| Arc::new(CalendarFeed::new(source.name, source.place))).collect(),

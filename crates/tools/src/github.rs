@@ -10,6 +10,7 @@ mod response;
 pub use names::is_repository_pattern;
 
 use names::{RepositoryName, is_owner};
+use crate::FamilyModule;
 use portcullis_core::json::printable;
 use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, ErrorKind, Example, Family, Json, Label, Reach, SummaryWithData,
@@ -210,7 +211,13 @@ impl fmt::Debug for GithubConfig {
     }
 }
 
-pub(crate) fn family(config: &GithubConfig) -> Family {
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "github",
+    tables: None,
+    provide: |parts| Ok(parts.config.github.as_ref().map(family)),
+};
+
+fn family(config: &GithubConfig) -> Family {
     let config = Arc::new(config.clone());
     Family::new("github")
         .tool(LIST, &config, list)

@@ -5,7 +5,7 @@ mod files;
 mod github;
 mod memory;
 mod prompts;
-mod scripts;
+pub mod scripts;
 #[cfg(test)]
 mod testing;
 mod vault;
@@ -21,7 +21,8 @@ pub use vault::{
 };
 pub use web::WebConfig;
 
-use portcullis_core::{Registry, Root};
+use portcullis_core::{ChangeNotifier, Family, GateHandle, Provider, Registry, Root};
+use portcullis_store::FamilyTables;
 use std::path::PathBuf;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -47,6 +48,8 @@ pub struct ToolsConfig {
     pub github: Option<GithubConfig>,
     /// For `script_*`.
     pub scripts: Option<ScriptsConfig>,
+    /// For families whose tools make calls. Connected once the gate is built.
+    pub gate: GateHandle,
 }
 
 impl ToolsConfig {
@@ -72,38 +75,58 @@ impl ToolsConfig {
             calendars: None,
             github: None,
             scripts: None,
+            gate: GateHandle::default(),
         }
     }
 }
 
-/// Registers every family, in the order in which tools are listed. This is the only list.
+/// A family as a whole: a file or folder of this crate, and one line in [`FAMILIES`].
+pub(crate) struct FamilyModule {
+    /// The name of its provider.
+    pub(crate) name: &'static str,
+    /// Tables of its own, with the files that they replace.
+    pub(crate) tables: Option<FamilyTables>,
+    /// Builds its tools; `None` if it is not configured.
+    pub(crate) provide: fn(&FamilyParts<'_>) -> Result<Option<Family>, BoxError>,
+}
+
+/// What a family is built from.
+pub(crate) struct FamilyParts<'a> {
+    pub(crate) config: &'a ToolsConfig,
+    /// The workspace.
+    pub(crate) root: Root,
+    pub(crate) changes: ChangeNotifier,
+}
+
+/// Every family, in the order in which tools are listed. This is the only list.
+const FAMILIES: [FamilyModule; 8] = [
+    workspace::MODULE,
+    memory::MODULE,
+    vault::MODULE,
+    web::MODULE,
+    calendar::MODULE,
+    github::MODULE,
+    scripts::MODULE,
+    prompts::MODULE,
+];
+
+/// Returns the tables of the families. A family that is off has its tables too, so that turning it off loses nothing.
+pub fn tables() -> Vec<FamilyTables> {
+    FAMILIES.iter().filter_map(|family| family.tables).collect()
+}
+
+/// Registers the configured families.
 pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
     let root = Root::create(&config.workspace_root)
         .map_err(|error| format!("the workspace `{}`: {error}", config.workspace_root.display()))?;
     files::tidy(&root);
-
-    if config.workspace {
-        into.add(workspace::family(root.clone(), &config.workspace_root, into.changes()))?;
+    let parts = FamilyParts { config, root, changes: into.changes() };
+    for family in &FAMILIES {
+        if let Some(provider) = (family.provide)(&parts)? {
+            debug_assert_eq!(Provider::name(&provider), family.name);
+            into.add(provider)?;
+        }
     }
-    if config.memory {
-        into.add(memory::family(root))?;
-    }
-    if let Some(vault) = &config.vault {
-        into.add(vault::family(vault)?)?;
-    }
-    if let Some(web) = &config.web {
-        into.add(web::family(web))?;
-    }
-    if let Some(calendars) = &config.calendars {
-        into.add(calendar::family(calendars))?;
-    }
-    if let Some(github) = &config.github {
-        into.add(github::family(github))?;
-    }
-    if let Some(scripts) = &config.scripts {
-        into.add(scripts::family(scripts))?;
-    }
-    into.add(prompts::family(&config.prompts_dir, into.changes()))?;
     Ok(())
 }
 

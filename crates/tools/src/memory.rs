@@ -1,5 +1,6 @@
 //! `memory_*`: an assistant's long-term memory, in a few workspace files with short names.
 
+use crate::FamilyModule;
 use crate::files;
 use portcullis_core::root::{RootError, RootedPath};
 use portcullis_core::{
@@ -80,7 +81,13 @@ struct Memory {
     root: Root,
 }
 
-pub(crate) fn family(root: Root) -> Family {
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "memory",
+    tables: None,
+    provide: |parts| Ok(parts.config.memory.then(|| family(parts.root.clone()))),
+};
+
+fn family(root: Root) -> Family {
     let memory = Arc::new(Memory { root });
     Family::new("memory").tool(READ, &memory, read).labelled(&[Label::Private]).tool(WRITE, &memory, write)
 }

@@ -6,6 +6,7 @@
 
 mod file;
 
+use crate::FamilyModule;
 use crate::watch::{ChangeBatch, FolderWatcher, WatchGuard};
 use arc_swap::ArcSwap;
 use file::PromptFile;
@@ -34,7 +35,13 @@ struct Prompts {
     _watch: Option<WatchGuard>,
 }
 
-pub(crate) fn family(folder: &Path, changes: ChangeNotifier) -> Family {
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "prompts",
+    tables: None,
+    provide: |parts| Ok(Some(family(&parts.config.prompts_dir, parts.changes.clone()))),
+};
+
+fn family(folder: &Path, changes: ChangeNotifier) -> Family {
     let loaded = Arc::new(ArcSwap::default());
     // The watch starts before the first load, so that no change in between is missed.
     let watch = watch(folder, loaded.clone(), changes)

@@ -1,34 +1,35 @@
 //! `script_*`: Starlark scripts that an administrator approved.
 //!
-//! Approval is bound to the hash of a script (`portcullis_store::scripts`), and the grants are part of the approval. A
-//! script runs in a worker process (`portcullis_script`); its requests to the hub go to [`host`]. Code from
-//! `script_exec` has only the grants that the configuration gives to all such code.
+//! Approval is bound to the hash of a script ([`store`]), and the grants are part of the approval. A script runs in a worker
+//! process (`portcullis_script`); its requests to the hub go to [`host`]. Code from `script_exec` has only the grants that
+//! the configuration gives to all such code.
 
 mod checker;
 mod host;
+mod store;
 #[cfg(test)]
 mod tests;
 
 pub use checker::{ScriptCheckError, ScriptCheckReport, ScriptChecker};
+pub use store::{
+    PreapprovedScript, Proposal, RunRefusal, RunnableScript, SOURCE_BYTES_MAX, ScriptApproval, ScriptDecision,
+    ScriptError, ScriptHeader, ScriptName, ScriptNameError, ScriptPermissions, ScriptRejection,
+    ScriptRestoration, ScriptReview, ScriptRunRecord, ScriptSnapshot, ScriptState, ScriptStore, ScriptSummary,
+};
 
 use host::ScriptHost;
+use crate::FamilyModule;
 use portcullis_core::{
-    Arguments, BoxFuture, Call, CallLimits, Catalog, Content, DefaultDecision, Effect, ErrorKind, Example,
-    Gate, IntoToolOutput, Json, Outcome, Output, Permit, Provider, Reach, SummaryWithData, Target, ToolDef,
-    ToolError, ToolOutput, ToolSpec, blocking, schema_of,
+    CallCtx, CallLimits, Content, DefaultDecision, Effect, ErrorKind, Example, Family, GateHandle, Json, Reach,
+    SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
 };
 use portcullis_egress::EgressClient;
 use portcullis_script::{ScriptDiagnostic, ScriptFailure, ScriptJob, ScriptOutput, WorkerPool};
-use portcullis_store::scripts::{
-    RunRefusal, SOURCE_BYTES_MAX, ScriptError, ScriptName, ScriptPermissions, ScriptRunRecord, ScriptState,
-    ScriptStore, ScriptSummary,
-};
 use schemars::JsonSchema;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -225,8 +226,6 @@ pub struct ScriptsConfig {
     pub timeout: Duration,
     /// The grants of code that is not approved.
     pub exec: ScriptPermissions,
-    /// Set once the gate is built; tool calls of scripts go through it.
-    pub gate: Arc<OnceLock<Weak<Gate>>>,
 }
 
 impl fmt::Debug for ScriptsConfig {
@@ -235,75 +234,38 @@ impl fmt::Debug for ScriptsConfig {
     }
 }
 
-/// The provider.
-pub(crate) struct ScriptFamily {
+/// The script tools as a family with tables of its own.
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "scripts",
+    tables: Some(store::TABLES),
+    provide: |parts| {
+        Ok(parts.config.scripts.as_ref().map(|config| family(config, parts.config.gate.clone())))
+    },
+};
+
+/// What the script tools work on.
+struct ScriptTools {
     config: ScriptsConfig,
-    tools: Vec<Arc<ToolDef>>,
+    /// Tool calls of scripts go through it.
+    gate: GateHandle,
 }
 
-pub(crate) fn family(config: &ScriptsConfig) -> ScriptFamily {
-    let run = ToolDef::new(RUN, schema_of::<RunArgs>(), Json::<ScriptRunResult>::schema())
-        .default_decision(DefaultDecision::Reviewed);
-    let mut exec = ToolDef::new(EXEC, schema_of::<ExecArgs>(), Json::<ScriptRunResult>::schema());
-    if !config.exec.is_empty() {
-        // With grants it can do anything that they allow, without approval.
-        (exec.effect, exec.reach) = (Effect::Destroy, Reach::Outside);
-    }
-    let tools = vec![
-        ToolDef::new(LIST, schema_of::<NoArgs>(), Json::<ScriptListing>::schema()),
-        run,
-        exec,
-        ToolDef::new(RELOAD, schema_of::<NoArgs>(), Json::<ScriptListing>::schema()),
-        ToolDef::new(PROPOSE, schema_of::<ProposeArgs>(), Json::<ProposedScript>::schema()),
-    ];
-    ScriptFamily { config: config.clone(), tools: tools.into_iter().map(Arc::new).collect() }
-}
-
-impl Provider for ScriptFamily {
-    fn name(&self) -> &str {
-        "scripts"
-    }
-
-    fn catalog(&self) -> Catalog {
-        Catalog { tools: self.tools.clone(), ..Catalog::default() }
-    }
-
-    fn call(&self, _: Permit, mut call: Box<Call>) -> BoxFuture<'_, Outcome> {
-        Box::pin(async move {
-            let name = match &call.target {
-                Target::Tool(name) => name.clone(),
-                other => return Err(ToolError::unknown(other.kind(), other.name())),
-            };
-            let output = match name.as_str() {
-                "script_list" | "script_reload" => self.list().await?.into_output(),
-                "script_run" => {
-                    let args = take_arguments(&mut call)?;
-                    self.run(&call, args).await?
-                }
-                "script_exec" => {
-                    let args: ExecArgs = take_arguments(&mut call)?;
-                    check_code(&args.code)?;
-                    self.exec(&call, args).await?
-                }
-                "script_propose" => {
-                    let args: ProposeArgs = take_arguments(&mut call)?;
-                    check_code(&args.code)?;
-                    self.propose(&call, args).await?.into_output()
-                }
-                other => return Err(ToolError::unknown("tool", other)),
-            };
-            Ok(Output::Tool(output))
-        })
-    }
-}
-
-/// Takes the arguments out of a call. Code is large and a script may run for minutes, so no second copy is kept.
-fn take_arguments<T: DeserializeOwned>(call: &mut Call) -> Result<T, ToolError> {
-    let invalid = |why: &dyn fmt::Display| ToolError::invalid_args(format!("invalid arguments: {why}"));
-    let arguments = std::mem::replace(&mut call.arguments, Arguments::empty());
-    let value = arguments.into_value().map_err(|why| invalid(&why))?;
-    // The validation layer has checked them; a failure here means that the schema is laxer than the type.
-    T::deserialize(value).map_err(|error| invalid(&error))
+pub(crate) fn family(config: &ScriptsConfig, gate: GateHandle) -> Family {
+    let tools = Arc::new(ScriptTools { config: config.clone(), gate });
+    let family = Family::new("scripts")
+        .tool(LIST, &tools, list)
+        .tool(RUN, &tools, run)
+        .default_decision(DefaultDecision::Reviewed)
+        .output::<Json<ScriptRunResult>>()
+        .tool(EXEC, &tools, exec)
+        .output::<Json<ScriptRunResult>>();
+    // With grants, code can do anything that they allow, without approval.
+    let family = if config.exec.is_empty() {
+        family
+    } else {
+        family.with_effect(Effect::Destroy, Reach::Outside)
+    };
+    family.tool(RELOAD, &tools, list).tool(PROPOSE, &tools, propose)
 }
 
 fn check_code(code: &str) -> Result<(), ToolError> {
@@ -313,107 +275,97 @@ fn check_code(code: &str) -> Result<(), ToolError> {
     }
 }
 
-impl ScriptFamily {
-    async fn list(&self) -> Result<Json<ScriptListing>, ToolError> {
-        let listed = self.with_store(|scripts| scripts.list().map_err(script_tool_error)).await?;
-        let scripts: Vec<ListedScript> = listed.into_iter().map(ListedScript::of).collect();
-        Ok(Json(ScriptListing { count: scripts.len(), scripts }))
-    }
+async fn list(tools: Arc<ScriptTools>, _: NoArgs, _: CallCtx) -> Result<Json<ScriptListing>, ToolError> {
+    let listed = tools.with_store(|scripts| scripts.list().map_err(script_tool_error)).await?;
+    let scripts: Vec<ListedScript> = listed.into_iter().map(ListedScript::of).collect();
+    Ok(Json(ScriptListing { count: scripts.len(), scripts }))
+}
 
-    async fn run(&self, call: &Call, args: RunArgs) -> Result<ToolOutput, ToolError> {
-        if call.trail.depth >= DEPTH_MAX {
-            return Err(ToolError::denied(format!(
-                "scripts call one another more than {DEPTH_MAX} levels deep"
-            ))
+async fn run(tools: Arc<ScriptTools>, args: RunArgs, ctx: CallCtx) -> Result<ToolOutput, ToolError> {
+    if ctx.depth() >= DEPTH_MAX {
+        return Err(ToolError::denied(format!("scripts call one another more than {DEPTH_MAX} levels deep"))
             .hint("call the last one by itself"));
-        }
-        let name: ScriptName =
-            args.name.parse().map_err(|error| script_tool_error(ScriptError::Name(error)))?;
-        let runnable = self
-            .with_store({
-                let name = name.clone();
-                move |scripts| scripts.runnable(&name).map_err(not_runnable)
-            })
-            .await?;
-        let timeout = runnable.granted.timeout_ms.map_or(self.config.timeout, Duration::from_millis);
-        let began = Instant::now();
-        let host = ScriptHost::new(call, &self.config, runnable.granted);
-        let job = self.job(name.as_str(), runnable.source, args.function, &args.args, timeout)?;
-        let done = self.config.pool.run(job, &host, &call.ctx.cancel).await;
-        let outcome = done.as_ref().map_or_else(code, |_| "ok");
-        let run = ScriptRunRecord {
-            at: self.config.scripts.now(),
-            sha256: runnable.sha256,
-            client: call.caller.client.name.clone(),
-            duration_ms: milliseconds(began.elapsed()),
-            outcome: outcome.to_owned(),
-        };
-        let kept = self.with_store({
+    }
+    let name: ScriptName = args.name.parse().map_err(|error| script_tool_error(ScriptError::Name(error)))?;
+    let runnable = tools
+        .with_store({
             let name = name.clone();
-            move |scripts| scripts.record_run(&name, &run).map_err(ToolError::internal)
-        });
-        if let Err(error) = kept.await {
-            tracing::warn!(%error, "could not record the run of a script");
-        }
-        done.map(run_output)
-            .map_err(|failure| failed(&format!("script `{name}`"), ErrorKind::Upstream, failure))
+            move |scripts| scripts.runnable(&name).map_err(not_runnable)
+        })
+        .await?;
+    let timeout = runnable.granted.timeout_ms.map_or(tools.config.timeout, Duration::from_millis);
+    let began = Instant::now();
+    let host = ScriptHost::new(&ctx, &tools, runnable.granted);
+    let job = job(name.as_str(), runnable.source, args.function, &args.args, timeout)?;
+    let done = tools.config.pool.run(job, &host, &ctx.cancel).await;
+    let outcome = done.as_ref().map_or_else(code, |_| "ok");
+    let run = ScriptRunRecord {
+        at: tools.config.scripts.now(),
+        sha256: runnable.sha256,
+        client: ctx.caller().client.name.clone(),
+        duration_ms: milliseconds(began.elapsed()),
+        outcome: outcome.to_owned(),
+    };
+    if let Err(error) = tools.config.scripts.record_run(&name, run).await {
+        tracing::warn!(%error, "could not record the run of a script");
     }
+    done.map(run_output).map_err(|failure| failed(&format!("script `{name}`"), ErrorKind::Upstream, failure))
+}
 
-    async fn exec(&self, call: &Call, args: ExecArgs) -> Result<ToolOutput, ToolError> {
-        if call.trail.depth >= DEPTH_MAX {
-            return Err(ToolError::denied(format!(
-                "scripts call one another more than {DEPTH_MAX} levels deep"
-            )));
-        }
-        let host = ScriptHost::new(call, &self.config, self.config.exec.clone());
-        let timeout = self.config.exec.timeout_ms.map_or(self.config.timeout, Duration::from_millis);
-        let job = self.job("code", args.code, None, &[], timeout)?;
-        let done = self.config.pool.run(job, &host, &call.ctx.cancel).await;
-        done.map(run_output).map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))
+async fn exec(tools: Arc<ScriptTools>, args: ExecArgs, ctx: CallCtx) -> Result<ToolOutput, ToolError> {
+    check_code(&args.code)?;
+    if ctx.depth() >= DEPTH_MAX {
+        return Err(ToolError::denied(format!("scripts call one another more than {DEPTH_MAX} levels deep")));
     }
+    let host = ScriptHost::new(&ctx, &tools, tools.config.exec.clone());
+    let timeout = tools.config.exec.timeout_ms.map_or(tools.config.timeout, Duration::from_millis);
+    let job = job("code", args.code, None, &[], timeout)?;
+    let done = tools.config.pool.run(job, &host, &ctx.cancel).await;
+    done.map(run_output).map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))
+}
 
-    async fn propose(
-        &self,
-        call: &Call,
-        args: ProposeArgs,
-    ) -> Result<SummaryWithData<ProposedScript>, ToolError> {
-        let name: ScriptName =
-            args.name.parse().map_err(|error| script_tool_error(ScriptError::Name(error)))?;
-        let mut job = self.job(name.as_str(), args.code.clone(), None, &[], self.config.timeout)?;
-        job.check_only = true;
-        let checked = self.config.pool.run(job, &portcullis_script::NoHostFunctions, &call.ctx.cancel).await;
-        checked.map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))?;
-        let client = call.caller.client.name.clone();
-        let proposal = self
-            .with_store({
-                let name = name.clone();
-                move |scripts| scripts.propose(&name, &args.code, &client).map_err(script_tool_error)
-            })
-            .await?;
-        let sentence = format!(
-            "Script '{name}' is proposed and waits for a person. Once it is approved, `script_run` runs it."
-        );
-        let facts = ProposedScript {
-            name: name.to_string(),
-            sha256: proposal.sha256,
-            state: ScriptState::Pending.as_str(),
-        };
-        Ok(SummaryWithData { sentence, facts })
-    }
+async fn propose(
+    tools: Arc<ScriptTools>,
+    args: ProposeArgs,
+    ctx: CallCtx,
+) -> Result<SummaryWithData<ProposedScript>, ToolError> {
+    check_code(&args.code)?;
+    let name: ScriptName = args.name.parse().map_err(|error| script_tool_error(ScriptError::Name(error)))?;
+    let mut job = job(name.as_str(), args.code.clone(), None, &[], tools.config.timeout)?;
+    job.check_only = true;
+    let checked = tools.config.pool.run(job, &portcullis_script::NoHostFunctions, &ctx.cancel).await;
+    checked.map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))?;
+    let client = ctx.caller().client.name.clone();
+    let proposal = tools
+        .with_store({
+            let name = name.clone();
+            move |scripts| scripts.propose(&name, &args.code, &client).map_err(script_tool_error)
+        })
+        .await?;
+    let sentence = format!(
+        "Script '{name}' is proposed and waits for a person. Once it is approved, `script_run` runs it."
+    );
+    let facts = ProposedScript {
+        name: name.to_string(),
+        sha256: proposal.sha256,
+        state: ScriptState::Pending.as_str(),
+    };
+    Ok(SummaryWithData { sentence, facts })
+}
 
-    fn job(
-        &self,
-        name: &str,
-        source: String,
-        function: Option<String>,
-        args: &[Value],
-        timeout: Duration,
-    ) -> Result<ScriptJob, ToolError> {
-        let args = serde_json::value::to_raw_value(args).map_err(ToolError::internal)?;
-        let (name, overall) = (name.to_owned(), timeout + OVERALL_MAX);
-        Ok(ScriptJob { name, source, function, args, timeout, overall, check_only: false })
-    }
+fn job(
+    name: &str,
+    source: String,
+    function: Option<String>,
+    args: &[Value],
+    timeout: Duration,
+) -> Result<ScriptJob, ToolError> {
+    let args = serde_json::value::to_raw_value(args).map_err(ToolError::internal)?;
+    let (name, overall) = (name.to_owned(), timeout + OVERALL_MAX);
+    Ok(ScriptJob { name, source, function, args, timeout, overall, check_only: false })
+}
 
+impl ScriptTools {
     /// Runs blocking store access on a blocking thread.
     async fn with_store<T: Send + 'static>(
         &self,

@@ -57,7 +57,7 @@ impl ToolsFixture {
 
     pub(crate) async fn call(&self, target: Target, arguments: Value) -> Outcome {
         let arguments = Arguments::of(&arguments);
-        self.gate.call(Call::new(self.caller(), target, arguments, CallCtx::detached())).await
+        self.gate.call(Call::new(self.caller().client, target, arguments, CallCtx::detached())).await
     }
 
     /// Calls tools written as `name {arguments}` and returns what a client would see.

@@ -21,6 +21,7 @@ mod vault_path;
 pub use git::{GitError, RemoteAddress, find_git, look_at_repository};
 pub use sync::{CommitAuthor, SyncConfig, SyncTimes};
 
+use crate::FamilyModule;
 use crate::files;
 use list::{LIST, list};
 use note::Note;
@@ -213,7 +214,13 @@ struct Vault {
     sync: Option<Arc<VaultSyncer>>,
 }
 
-pub(crate) fn family(config: &VaultConfig) -> Result<Family, crate::BoxError> {
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "vault",
+    tables: None,
+    provide: |parts| parts.config.vault.as_ref().map(family).transpose(),
+};
+
+fn family(config: &VaultConfig) -> Result<Family, crate::BoxError> {
     let shown = config.path.display();
     let root = Root::create(&config.path).map_err(|error| format!("the vault `{shown}`: {error}"))?;
     let notes =

@@ -20,6 +20,7 @@ pub(crate) use tests::site::{WebFixtureSite, answer, html};
 
 use body_kind::BodyKind;
 use page_tree::PageTree;
+use crate::FamilyModule;
 use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, ErrorKind, ErrorOrigin, Example, Family, Label, Reach,
     SummaryWithData, ToolError, ToolSpec, blocking,
@@ -134,7 +135,13 @@ struct Web {
     conversions: Arc<Semaphore>,
 }
 
-pub(crate) fn family(config: &WebConfig) -> Family {
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "web",
+    tables: None,
+    provide: |parts| Ok(parts.config.web.as_ref().map(family)),
+};
+
+fn family(config: &WebConfig) -> Family {
     let (allow, deny) = (config.allow.clone(), config.deny.clone());
     let is_one_of = |domains: &[String], host: &str| {
         let host = host.strip_suffix('.').unwrap_or(host);

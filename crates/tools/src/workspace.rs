@@ -4,6 +4,7 @@ mod changes;
 mod file_uri;
 mod resources;
 
+use crate::{FamilyModule, ToolsConfig};
 use crate::files;
 use portcullis_core::root::{FileKind, RootError, RootedPath};
 use portcullis_core::{
@@ -125,7 +126,16 @@ struct Workspace {
     root: Root,
 }
 
-pub(crate) fn family(root: Root, host: &Path, changes: ChangeNotifier) -> Family {
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "workspace",
+    tables: None,
+    provide: |parts| {
+        let ToolsConfig { workspace, workspace_root, .. } = parts.config;
+        Ok(workspace.then(|| family(parts.root.clone(), workspace_root, parts.changes.clone())))
+    },
+};
+
+fn family(root: Root, host: &Path, changes: ChangeNotifier) -> Family {
     let workspace = Arc::new(Workspace { root: root.clone() });
     Family::new("workspace")
         .tool(READ, &workspace, read)

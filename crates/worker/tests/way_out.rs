@@ -13,7 +13,7 @@ use portcullis_egress::{
     AllowlistEntry, EgressClient, EgressSettings, EgressTimeouts, HostRateLimit, NoSecrets, Url,
 };
 use portcullis_script::{PoolSettings, SandboxStrictness, WorkerPool};
-use portcullis_store::scripts::{PreapprovedScript, ScriptPermissions, ScriptStore};
+use portcullis_tools::scripts::{PreapprovedScript, ScriptPermissions, ScriptStore};
 use portcullis_testkit::canary_network::{
     CANARY_PORT, CanaryNetwork, EgressCase, EgressScore, PUBLIC, UrlSchemes, authority, inside, score,
 };
@@ -103,8 +103,7 @@ impl ScriptEgress {
     async fn ask(&self, hosts: BTreeSet<String>, how: &str, url: &str) -> Result<u64, String> {
         let client = Arc::new(Client { name: "test".to_owned(), scope: Scope::everything(), token: None });
         let arguments = Arguments::of(&json!({ "name": "ask", "args": [how, url] }));
-        let caller = Caller { client, origin: Origin::Client };
-        let call = Call::new(caller, Target::Tool("script_run".to_owned()), arguments, CallCtx::detached());
+        let call = Call::new(client, Target::Tool("script_run".to_owned()), arguments, CallCtx::detached());
         match self.gate(hosts).call(call).await.map_err(|error| error.message)? {
             Output::Tool(output) => Ok(output.structured.unwrap()["value"].as_u64().unwrap()),
             other => panic!("{other:?}"),

@@ -73,9 +73,8 @@ impl GatedFileAccess {
 
     /// Calls a tool and returns its output.
     fn call(&self, tool: &str, arguments: &Value) -> Option<ToolOutput> {
-        let caller = Caller { client: self.client.clone(), origin: Origin::Client };
         let target = Target::Tool(tool.to_owned());
-        let call = Call::new(caller, target, Arguments::of(arguments), CallCtx::detached());
+        let call = Call::new(self.client.clone(), target, Arguments::of(arguments), CallCtx::detached());
         match self.runtime.block_on(self.gate.call(call)) {
             Ok(Output::Tool(output)) => Some(output),
             _ => None,

@@ -4,7 +4,7 @@ use super::ConfigResolver;
 use crate::errors::Finding;
 use crate::{ScriptSettings, written};
 use portcullis_script::SandboxStrictness;
-use portcullis_store::scripts::{PreapprovedScript, ScriptName, ScriptPermissions};
+use portcullis_tools::scripts::{PreapprovedScript, ScriptName, ScriptPermissions};
 use std::time::Duration;
 
 impl ConfigResolver<'_> {

@@ -26,12 +26,12 @@ pub(super) fn approval_request(
     // Targets other than tools have no definition but their name.
     let named = || Sha256::digest(format!("{} {}", call.target.kind(), call.target.name())).into();
     let definition: [u8; 32] = call.tool().map_or_else(named, |tool| tool.digest());
-    let (client, origin) = (&call.caller.client.name, call.caller.origin.as_str());
+    let (client, origin) = (call.caller().client.name, call.caller().origin.as_str());
     let mut hash = Sha256::new();
     for part in [client, origin, call.target.kind(), call.target.name()] {
         add(&mut hash, b'p', part);
     }
-    let holder = call.caller.client.token.map(holder);
+    let holder = call.caller().client.token.map(holder);
     if let Some(holder) = &holder {
         add(&mut hash, b'h', holder);
     }
@@ -214,8 +214,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::call;
-    use portcullis_core::Client;
+    use crate::testing::{call, call_by, caller};
+    use portcullis_core::{Caller, Client};
     use std::sync::Arc;
 
     fn digest(arguments: &str) -> String {
@@ -254,9 +254,9 @@ mod tests {
     #[test]
     fn a_name_that_was_given_again_is_somebody_else() {
         let asked_with = |token: Option<u64>| {
-            let mut call = call("stub_send");
-            let client = Client { token, ..(*call.caller.client).clone() };
-            call.caller.client = Arc::new(client);
+            let ada = caller("ada");
+            let client = Arc::new(Client { token, ..(*ada.client).clone() });
+            let call = call_by(Caller { client, ..ada }, "stub_send");
             let asked = approval_request(&call, "rule", &Redactor::new(&[]).unwrap()).unwrap();
             (asked.digest, asked.holder)
         };

@@ -49,8 +49,8 @@ impl AuditSubject {
         };
         AuditSubject {
             call: call.id,
-            client: call.caller.client.clone(),
-            origin: call.caller.origin,
+            client: call.caller().client.clone(),
+            origin: call.caller().origin,
             kind: call.target.kind(),
             target,
             digest: digest(call),

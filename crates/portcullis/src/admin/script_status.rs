@@ -6,12 +6,12 @@
 use super::scripts::brief;
 use portcullis_ops::desk::{AdminEvent, ScriptBrief};
 use portcullis_ops::folder_changes::FolderChanges;
-use portcullis_server::Hub;
-use portcullis_store::scripts::ScriptStore;
+use portcullis_tools::scripts::ScriptStore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
+use tokio_util::sync::CancellationToken;
 
 /// Poll interval, for expiring approvals and folders created later.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
@@ -81,13 +81,13 @@ impl ScriptStatusWatcher {
     }
 
     /// Follows changes by other processes until shutdown.
-    pub(super) async fn watch(self: Arc<ScriptStatusWatcher>, hub: Arc<Hub>) {
+    pub(super) async fn watch(self: Arc<ScriptStatusWatcher>, shutdown: CancellationToken) {
         let mut decided = self.scripts.subscribe();
         let mut files = FolderChanges::of(self.scripts.folder());
         let mut clock = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
-                () = hub.closed() => return,
+                () = shutdown.cancelled() => return,
                 // The folder may have been created or replaced.
                 _ = clock.tick() => files = FolderChanges::of(self.scripts.folder()),
                 () = files.next() => {}

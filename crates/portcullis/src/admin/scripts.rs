@@ -11,7 +11,7 @@ use portcullis_ops::desk::{
 };
 use portcullis_ops::{Actor, Operations, Problem, ProblemCode};
 use portcullis_store::clients::parse_duration;
-use portcullis_store::scripts::{
+use portcullis_tools::scripts::{
     self as store, ScriptApproval, ScriptDecision, ScriptError, ScriptHeader, ScriptName, ScriptRejection,
     ScriptRestoration, ScriptReview, ScriptRunRecord, ScriptSnapshot, ScriptSummary,
 };

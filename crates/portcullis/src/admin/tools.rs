@@ -3,12 +3,11 @@
 use super::HubDesk;
 use super::overview::micros;
 use portcullis_core::json::printable;
-use portcullis_core::{Arguments, Call, CallCtx, Caller, Client, Origin, Scope, Target, ToolDef};
+use portcullis_core::{Arguments, HubCall, Origin, Principal, Target, ToolDef};
 use portcullis_ops::desk::{ToolDetail, ToolList, TryTool, TryToolResult};
 use portcullis_ops::{Actor, Problem};
 use portcullis_wire::{Revision, render};
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Instant;
 
 impl HubDesk {
@@ -39,18 +38,12 @@ impl HubDesk {
         let tools = self.composed.registry.tools();
         let style =
             tools.iter().find(|tool| tool.name == name).map(|tool| tool.error_style).unwrap_or_default();
-        // Not a valid client name, so it cannot collide with one.
-        let client = Arc::new(Client { name: actor.principal(), scope: Scope::everything(), token: None });
         let target = Target::Tool(name.clone());
-        let call = Call::new(
-            Caller { client, origin: Origin::Admin },
-            target.clone(),
-            Arguments::of(&arguments),
-            CallCtx::detached(),
-        );
-        let (id, trail) = (call.id, call.trail.clone());
+        let call = HubCall::new(target.clone(), Arguments::of(&arguments));
+        let (id, trail) = (call.id(), call.trail());
         let began = Instant::now();
-        let outcome = self.composed.gate.call(call).await;
+        let administrator = Principal::administrator(&actor.name);
+        let outcome = self.composed.gate.call_as(&administrator, Origin::Admin, call).await;
         let duration_us = micros(began.elapsed());
         let revision = Revision::NEWEST_WITH_SESSIONS;
         let (word, answer) = match &outcome {

@@ -12,7 +12,7 @@ use crate::{BadUsage, config, logging, print};
 use anyhow::{Context, Result};
 use portcullis_ops::script_sandbox;
 use portcullis_store::clients::parse_duration;
-use portcullis_store::scripts::{
+use portcullis_tools::scripts::{
     ScriptApproval, ScriptError, ScriptHeader, ScriptName, ScriptPermissions, ScriptRejection,
     ScriptRestoration, ScriptReview, ScriptStore,
 };

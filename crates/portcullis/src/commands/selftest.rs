@@ -11,7 +11,7 @@ use crate::home::Home;
 use crate::{print, surface};
 use anyhow::{Context, Result};
 use portcullis_ops::script_sandbox;
-use portcullis_store::scripts::{ScriptApproval, ScriptName, ScriptPermissions};
+use portcullis_tools::scripts::{ScriptApproval, ScriptName, ScriptPermissions};
 use serde_json::{Value, json};
 use site::SelftestSite;
 use std::collections::BTreeMap;

@@ -90,14 +90,8 @@ async fn serve(
         admin_link: people.link,
     };
     greeting.print(&config, json);
-    tokio::spawn(reload::watch(
-        home.clone(),
-        version,
-        composed.clone(),
-        config.clone(),
-        Some(bound),
-        log_level,
-    ));
+    let reload = reload::service(&home, &version, &composed, &config, Some(bound), log_level);
+    composed.hub.start_services(vec![reload]);
 
     ending.received().await;
     tracing::info!(target: "hub", "shutting down after in-flight calls; signal again to exit at once");

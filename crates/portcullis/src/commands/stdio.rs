@@ -74,7 +74,8 @@ async fn be_the_hub(
     let socket = claim.listen().context("the local socket")?;
     let mut serving_socket =
         tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.descendant_check()));
-    tokio::spawn(reload::watch(home, version, composed.clone(), config, None, log_level));
+    let reload = reload::service(&home, &version, &composed, &config, None, log_level);
+    composed.hub.start_services(vec![reload]);
 
     let hub = composed.hub.clone();
     tokio::select! {

@@ -81,9 +81,8 @@ async fn arguments_that_do_not_fit_are_told_together() {
 async fn an_unknown_tool_and_a_hidden_one_look_the_same() {
     let scope = Scope {
         allow: Pattern::new(&["workspace_*"]).unwrap(),
-        deny: None,
         effects: [Effect::Read].into_iter().collect::<EffectSet>(),
-        view: ToolView::All,
+        ..Scope::everything()
     };
     let rules = BoxedRules { scope, ..BoxedRules::default() };
     let calls = ["no_such {}", r#"workspace_write {"path": "a.md", "content": "x"}"#, "memory_read {}"];

@@ -7,8 +7,8 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use portcullis_core::Client;
-use serde_json::{Map, Value};
+use portcullis_core::{Client, Health};
+use serde_json::Map;
 use std::sync::Arc;
 
 /// Liveness.
@@ -32,9 +32,22 @@ pub(super) async fn readyz(State(app): State<HttpApp>) -> Response {
         let reason = "the hub is shutting down";
         components.insert("hub".to_owned(), serde_json::json!({ "status": "failed", "reason": reason }));
     }
+    let mut services = Map::new();
+    for service in app.hub.service_statuses() {
+        // A service that is started again does not make the hub unready: calls do not depend on it.
+        ready &= service.health == Health::Ok;
+        let shown = match service.problem() {
+            None => serde_json::json!({ "status": "ok" }),
+            Some(reason) => {
+                let status = if service.health == Health::Ok { "degraded" } else { "failed" };
+                serde_json::json!({ "status": status, "reason": reason, "restarts": service.restarts })
+            }
+        };
+        services.insert(service.name.to_owned(), shown);
+    }
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let word = if ready { "ready" } else { "not ready" };
-    let body = serde_json::json!({ "status": word, "components": Value::Object(components) });
+    let body = serde_json::json!({ "status": word, "components": components, "services": services });
     json(status, app.hub.outgoing.page(body))
 }
 

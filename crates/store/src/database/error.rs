@@ -47,7 +47,8 @@ impl DatabaseError {
         DatabaseError::new(ErrorKind::Failed, message).caused_by(source)
     }
 
-    pub(crate) fn shape(why: String) -> DatabaseError {
+    /// A row that makes no sense.
+    pub fn shape(why: String) -> DatabaseError {
         DatabaseError::new(ErrorKind::Damaged, format!("the database is damaged: {why}"))
     }
 

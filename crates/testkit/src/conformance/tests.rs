@@ -132,7 +132,7 @@ fn caller() -> Caller {
 
 async fn call(gate: &Gate, target: Target, arguments: &str, ctx: CallCtx) -> Outcome {
     let arguments = Arguments::of(&serde_json::from_str(arguments).unwrap());
-    gate.call(Call::new(caller(), target, arguments, ctx)).await
+    gate.call(Call::new(caller().client, target, arguments, ctx)).await
 }
 
 /// Makes a call, written `name {arguments}`, and returns what the client sees: notifications first.
@@ -148,7 +148,7 @@ async fn check(line: &str, peer: ScriptedPeer) -> String {
         Target::Tool(name.to_owned())
     };
     let peer = Arc::new(peer);
-    let ctx = CallCtx { peer: peer.clone(), ..CallCtx::detached() };
+    let ctx = CallCtx::new(CancellationToken::new(), peer.clone());
     let outcome = call(&gate(), target, arguments, ctx).await;
     let mut lines = peer.heard.lock().clone();
     lines.extend(seen(outcome));
@@ -227,7 +227,7 @@ fn what_is_listed_satisfies_the_suite() {
 #[tokio::test(start_paused = true)]
 async fn every_example_works() {
     for tool in gate().tools(&caller()).unwrap() {
-        let ctx = CallCtx { peer: Arc::new(ScriptedPeer::willing()), ..CallCtx::detached() };
+        let ctx = CallCtx::new(CancellationToken::new(), Arc::new(ScriptedPeer::willing()));
         let arguments = tool.example.unwrap().arguments;
         let outcome = call(&gate(), Target::Tool(tool.name.clone()), arguments, ctx).await;
         let meant_to_fail = ["failing_job", "protocol_error_job"].contains(&tool.name.as_str());
@@ -345,7 +345,7 @@ async fn jobs() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_computation_stops() {
     let cancel = CancellationToken::new();
-    let ctx = CallCtx { cancel: cancel.clone(), ..CallCtx::detached() };
+    let ctx = CallCtx::new(cancel.clone(), Arc::new(NoPeer));
     let running = tokio::spawn(async move {
         call(&gate(), Target::Tool("slow_compute".to_owned()), r#"{"seconds":60}"#, ctx).await
     });

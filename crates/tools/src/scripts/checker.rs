@@ -4,7 +4,7 @@ use super::describe_diagnostic;
 use portcullis_script::{
     NoHostFunctions, ScriptDiagnostic, ScriptFailure, ScriptJob, ScriptOutput, WorkerPool,
 };
-use portcullis_store::scripts::{SOURCE_BYTES_MAX, ScriptError, ScriptName, ScriptStore};
+use crate::scripts::{SOURCE_BYTES_MAX, ScriptError, ScriptName, ScriptStore};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,18 +1,17 @@
 //! Serves the requests of a running script (HTTP, tools, secrets) within its grants.
 
-use super::ScriptsConfig;
+use super::{ScriptPermissions, ScriptTools};
 use portcullis_core::{
-    Arguments, BoxFuture, Call, CallCtx, ContentBody, InputRefusal, InputRequest, InputRequestKind,
-    InputResponses, KeyedInputRequest, LogMessage, Output, Pattern, Peer, Progress, Target, ToolError,
-    ToolOutput,
+    Arguments, BoxFuture, CallCtx, ContentBody, HubCall, InputRefusal, InputRequest, InputRequestKind,
+    InputResponses, KeyedInputRequest, LogMessage, Origin, Output, Pattern, Peer, Principal, Progress,
+    Target, ToolError, ToolOutput,
 };
 use portcullis_egress::{HttpMethod, SecretEscaping, SecretRef, SecretTemplate, Url, header};
 use portcullis_script::{HostFunctions, HostRefusal, ScriptHttpRequest, ScriptHttpResponse, TextPiece};
-use portcullis_store::scripts::ScriptPermissions;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Size of a response body.
@@ -32,8 +31,8 @@ const OWN_HEADERS: [&str; 8] = [
 ];
 
 pub(super) struct ScriptHost<'a> {
-    call: &'a Call,
-    config: &'a ScriptsConfig,
+    ctx: &'a CallCtx,
+    family: &'a ScriptTools,
     granted: ScriptPermissions,
     tools: Option<Pattern>,
 }
@@ -49,14 +48,14 @@ fn host_refusal(what: &str, error: &ToolError) -> HostRefusal {
 
 impl<'a> ScriptHost<'a> {
     pub(super) fn new(
-        call: &'a Call,
-        config: &'a ScriptsConfig,
+        ctx: &'a CallCtx,
+        family: &'a ScriptTools,
         granted: ScriptPermissions,
     ) -> ScriptHost<'a> {
         let tools: Vec<&String> = granted.tools.iter().collect();
         // No grants, no pattern: an empty pattern must not match by mistake.
         let tools = if tools.is_empty() { None } else { Pattern::new(&tools).ok() };
-        ScriptHost { call, config, granted, tools }
+        ScriptHost { ctx, family, granted, tools }
     }
 
     fn fill(&self, pieces: Vec<TextPiece>) -> Result<SecretTemplate, HostRefusal> {
@@ -115,7 +114,7 @@ impl<'a> ScriptHost<'a> {
             return Err(host_refused(&host));
         }
         let granted = self.granted.clone();
-        let egress = (self.config.egress)().map_err(|error| host_refusal("http", &error))?;
+        let egress = (self.family.config.egress)().map_err(|error| host_refusal("http", &error))?;
         let mut request =
             egress.request(method, &url).only_hosts(Arc::new(move |host| granted.has_host(host)));
         request = request.bytes_max(BODY_BYTES_MAX).cancelled_by(&self.call.ctx.cancel);
@@ -171,15 +170,16 @@ impl<'a> ScriptHost<'a> {
                 format!("tools.call: tool `{name}` was not granted to this script"),
             ));
         }
-        let gate = self.config.gate.get().and_then(Weak::upgrade);
+        let gate = self.family.gate.get();
         let gate = gate.ok_or_else(|| refused("unavailable", "tools.call: the hub is not ready"))?;
-        let ctx = CallCtx {
-            cancel: self.call.ctx.cancel.child_token(),
-            peer: Arc::new(ScriptPeer(self.call.ctx.peer.clone())),
-        };
-        let inner = self.call.within(Target::Tool(name.clone()), Arguments::new(arguments), ctx);
+        let ctx =
+            CallCtx::new(self.ctx.cancel.child_token(), Arc::new(ScriptPeer(self.ctx.peer.clone())));
+        let target = Target::Tool(name.clone());
+        let inner = HubCall::within(self.ctx, target, Arguments::new(arguments), ctx);
         let what = format!("tools.call: `{}`", portcullis_core::json::printable(&name));
-        match gate.call(inner).await {
+        // With the scope of the client that runs the script; the grants were checked above.
+        let client = Principal::of(&self.ctx.caller().client);
+        match gate.call_as(&client, Origin::Script, inner).await {
             Ok(Output::Tool(output)) if output.is_error => {
                 Err(refused("tool_error", format!("{what}: {}", text_of(&output))))
             }
@@ -205,11 +205,11 @@ impl HostFunctions for ScriptHost<'_> {
     }
 
     fn has_secret(&self, name: &str) -> bool {
-        self.granted.secrets.contains(name) && (self.config.has_secret)(name)
+        self.granted.secrets.contains(name) && (self.family.config.has_secret)(name)
     }
 
     fn waited(&self) -> Duration {
-        self.call.trail.waits.total()
+        self.ctx.waited_for_people()
     }
 }
 

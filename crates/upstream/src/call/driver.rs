@@ -530,7 +530,7 @@ fn start(
     timeout: Duration,
 ) -> SentRequest {
     let slot = Arc::new(PendingRequest::default());
-    let (client, peer) = (call.caller.client.clone(), call.ctx.peer.clone());
+    let (client, peer) = (call.caller().client.clone(), call.ctx.peer.clone());
     let as_task = request.as_task(connection, &*peer);
     let task_dialect = as_task.map(|_| connection.dialect());
     let mut caller = CallOwner { client: client.clone(), peer, slot: slot.clone(), task_dialect };

@@ -75,9 +75,8 @@ async fn batch(gate: &Gate, client: &Arc<Client>) -> Result<f64> {
     let arguments = serde_json::json!({ "path": FILE_NAME });
     let started = Instant::now();
     for _ in 0..CALLS {
-        let caller = Caller { client: client.clone(), origin: Origin::Client };
         let target = Target::Tool("workspace_read".to_owned());
-        let call = Call::new(caller, target, Arguments::of(&arguments), CallCtx::detached());
+        let call = Call::new(client.clone(), target, Arguments::of(&arguments), CallCtx::detached());
         gate.call(call).await.map_err(|error| anyhow::anyhow!("{}", error.message))?;
     }
     Ok(micros(started.elapsed()) / f64::from(CALLS))

@@ -6,7 +6,7 @@ use crate::database;
 use anyhow::Result;
 use portcullis_ops::script_sandbox as scripts;
 use portcullis_script::SandboxStrictness;
-use portcullis_store::scripts as store;
+use portcullis_tools::scripts as store;
 
 pub(super) fn look(config: &Config) -> Result<State> {
     if !config.scripts.enabled {

@@ -4,7 +4,7 @@
 
 use crate::print;
 use portcullis_core::json::visible_lines;
-use portcullis_store::scripts::{
+use portcullis_tools::scripts::{
     ScriptDecision, ScriptHeader, ScriptPermissions, ScriptReview, ScriptRunRecord, ScriptSummary,
 };
 use serde_json::{Value, json};

@@ -10,19 +10,20 @@
 mod copies;
 mod header;
 mod proposals;
-mod runs;
+mod run_history;
 
 pub use header::{ScriptHeader, ScriptName, ScriptNameError, ScriptPermissions};
-pub use runs::ScriptRunRecord;
+pub use run_history::ScriptRunRecord;
 
-use crate::database::{Database, DatabaseError, Record, RecordTable, Topic, TopicState, TopicStore};
-use crate::locked_file::FileError;
-use crate::record_table;
 use copies::ScriptCopies;
 use jiff::Timestamp;
 use portcullis_core::Clock;
+use portcullis_store::database::{
+    Database, DatabaseError, Migration, Record, RecordTable, Topic, TopicState, TopicStore,
+};
+use portcullis_store::{FamilyTables, FileError, FilePrivacy, LegacyFile, import_rows, record_table};
 use proposals::{PROPOSALS_MAX, PROPOSALS_PER_CLIENT_MAX};
-use runs::ScriptRunLog;
+use run_history::RunHistory;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -194,7 +195,7 @@ type ScriptRecords = BTreeMap<ScriptName, ScriptRecord>;
 
 /// The row of a script.
 #[derive(Clone, Serialize, Deserialize)]
-pub(crate) struct ScriptRow {
+pub struct ScriptRow {
     name: ScriptName,
     #[serde(flatten)]
     record: ScriptRecord,
@@ -209,7 +210,7 @@ impl Record for ScriptRow {
 }
 
 /// All decisions and proposals, by script.
-pub(crate) struct ScriptTable(ScriptRecords);
+pub struct ScriptTable(ScriptRecords);
 
 impl TopicState for ScriptTable {
     type Rows = Vec<ScriptRow>;
@@ -221,8 +222,23 @@ impl TopicState for ScriptTable {
     }
 }
 
+/// The tables of the script tools, and the files that they replace.
+pub(super) const TABLES: FamilyTables = FamilyTables {
+    migrations: &[Migration { owner: "scripts", number: 1, sql: include_str!("schema.sql") }],
+    legacy: &[LegacyFile {
+        name: "scripts.json",
+        privacy: FilePrivacy::ToWriting,
+        import: |document, transaction| {
+            Box::pin(async move {
+                import_rows::<ScriptTable>(document.rows(read_legacy), transaction).await?;
+                Ok(run_history::import(&document.folder.join("scripts/runs"), transaction).await?)
+            })
+        },
+    }],
+};
+
 /// Reads the file of earlier versions.
-pub(crate) fn read_legacy(mut value: Value) -> Result<Vec<ScriptRow>, String> {
+fn read_legacy(mut value: Value) -> Result<Vec<ScriptRow>, String> {
     let scripts: ScriptRecords =
         serde_json::from_value(value["scripts"].take()).map_err(|e| e.to_string())?;
     Ok(scripts.into_iter().map(|(name, record)| ScriptRow { name, record }).collect())
@@ -353,7 +369,7 @@ pub struct ScriptStore {
     folder: PathBuf,
     topic: TopicStore<ScriptTable>,
     copies: ScriptCopies,
-    runs: ScriptRunLog,
+    runs: RunHistory,
     allowed: Vec<PreapprovedScript>,
     clock: Arc<dyn Clock>,
 }
@@ -377,7 +393,7 @@ impl ScriptStore {
         ScriptStore {
             folder: folder.to_owned(),
             topic: TopicStore::open(database),
-            runs: ScriptRunLog::new(own.join("runs")),
+            runs: RunHistory::new(database),
             copies: ScriptCopies::new(own),
             allowed,
             clock,
@@ -607,13 +623,13 @@ impl ScriptStore {
     }
 
     /// Records a run. Only the newest are kept; the audit log has all.
-    pub fn record_run(&self, name: &ScriptName, run: &ScriptRunRecord) -> Result<(), ScriptError> {
-        Ok(self.runs.add(name, run)?)
+    pub async fn record_run(&self, name: &ScriptName, run: ScriptRunRecord) -> Result<(), ScriptError> {
+        Ok(self.runs.add(name, run).await?)
     }
 
-    /// Returns the newest runs of a script, newest first.
-    pub fn runs(&self, name: &ScriptName) -> Vec<ScriptRunRecord> {
-        self.runs.of(name)
+    /// Returns the newest runs of a script, newest first. Blocks.
+    pub fn runs(&self, name: &ScriptName) -> Result<Vec<ScriptRunRecord>, ScriptError> {
+        Ok(self.runs.of(name)?)
     }
 
     fn records(&self) -> Result<ScriptRecords, ScriptError> {

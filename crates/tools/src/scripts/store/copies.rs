@@ -1,8 +1,8 @@
 //! Files of scripts, and stored copies by hash.
 
 use super::{SOURCE_BYTES_MAX, ScriptError, ScriptName};
-use crate::locked_file::FileError;
 use data_encoding::HEXLOWER;
+use portcullis_store::FileError;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
