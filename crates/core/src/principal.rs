@@ -24,9 +24,10 @@ impl Principal {
         Principal { client: owner.clone() }
     }
 
-    /// Acts for an administrator, who may do everything that rules allow. Client names cannot contain a colon.
-    pub fn administrator(name: &str) -> Principal {
-        let client = Client { name: format!("admin:{name}"), scope: Scope::everything(), token: None };
+    /// Acts for an administrator, who may do everything that rules allow. The name has a colon, as in records (`admin:ada`),
+    /// which no client's has.
+    pub fn administrator(name: String) -> Principal {
+        let client = Client { name, scope: Scope::everything(), token: None };
         Principal { client: Arc::new(client) }
     }
 

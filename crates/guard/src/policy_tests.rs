@@ -4,7 +4,7 @@ use crate::testing::{call, caller, client, gate, kind_of, registry, scope};
 use jiff::civil::date;
 use jiff::{SignedDuration, ToSpan};
 use parking_lot::Mutex;
-use portcullis_core::{CatalogChange, Clock, DefaultDecision, ErrorKind, Gate, ToolView};
+use portcullis_core::{CatalogChange, Clock, DefaultDecision, ErrorKind, Gate};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

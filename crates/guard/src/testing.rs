@@ -7,7 +7,7 @@ use portcullis_core::{
     EffectSet, ErrorKind, Example, Family, Gate, InputRefusal, InputRequestKind, InputRequired,
     InputResponses, Json, KeyedInputRequest, Layer, LogLevel, LogMessage, Origin, Outcome, Output, Pattern,
     Peer, Progress, PromptDef, PromptMessage, PromptOutput, PromptSource, Reach, Registry, ResourceBody,
-    ResourceContents, ResourceDef, ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec, ToolView,
+    ResourceContents, ResourceDef, ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,11 @@ pub fn open(config: &Config) -> Result<Database> {
 
 /// Opens the database of a home, or an empty one in memory if there is none: looking at a home makes nothing in it.
 pub fn open_to_look(config: &Config) -> Result<Database> {
-    if portcullis_store::has_database(&config.workspace.secure_dir(), &portcullis_tools::tables()) { open(config) } else { in_memory() }
+    if portcullis_store::has_database(&config.workspace.secure_dir(), &portcullis_tools::tables()) {
+        open(config)
+    } else {
+        in_memory()
+    }
 }
 
 pub fn in_memory() -> Result<Database> {

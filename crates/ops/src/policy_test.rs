@@ -183,7 +183,8 @@ impl Operations {
         let glob =
             |globs: &[String]| Pattern::new(globs).map_err(|error| Problem::unavailable(error.to_string()));
         let deny = (!info.deny.is_empty()).then(|| glob(&info.deny)).transpose()?;
-        let scope = Scope { allow: glob(&info.allow)?, deny, effects: info.effects, view: info.tools };
+        let (allow, effects, view) = (glob(&info.allow)?, info.effects, info.tools);
+        let scope = Scope { allow, deny, effects, view, ..Scope::everything() };
         let client = Arc::new(Client { name: info.name.clone(), scope, token: None });
         Ok(match info.expires.filter(|_| info.is_expired(&Then(now))) {
             Some(expired) => TestedClient::Expired(client, expired),

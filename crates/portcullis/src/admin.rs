@@ -25,7 +25,7 @@ use anyhow::Result;
 use jiff::Timestamp;
 use portcullis_admin::sign_in::SignIn;
 use portcullis_admin::{AdminApp, RedactedDesk};
-use portcullis_core::{Clock, Secret, SystemClock};
+use portcullis_core::{Clock, Secret, SystemClock, blocking};
 use portcullis_ops::change::ChangeRecorder;
 use portcullis_ops::config_file::{edit_problem, load};
 use portcullis_ops::desk::{

@@ -16,21 +16,19 @@ use portcullis_core::{
 };
 use portcullis_egress::NoSecrets;
 use portcullis_guard::audit::ChangeLog;
-use portcullis_guard::{
-    AuditSettings, GuardHandles, GuardSettings, RateSettings, ServerStats,
-};
+use portcullis_guard::{AuditSettings, GuardHandles, GuardSettings, RateSettings, ServerStats};
 use portcullis_ops::guard_settings::{approval_times, local_client, policy};
 use portcullis_ops::script_sandbox as scripts;
-use portcullis_ops::secret_store::{self, LiveSecrets};
+use portcullis_ops::secret_store::LiveSecrets;
 use portcullis_ops::tool_families::{LiveZone, live_zone, tools};
 use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, ToolSearch};
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
 use portcullis_store::pins::PinStore;
-use portcullis_tools::scripts::ScriptStore;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::ToolsConfig;
+use portcullis_tools::scripts::ScriptStore;
 use portcullis_upstream::{ServerStatus, pinned_names};
 use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;

@@ -12,6 +12,7 @@ mod passphrase;
 mod password_prompt;
 mod print;
 mod reload;
+mod services;
 pub mod surface;
 
 pub use portcullis_config as config;

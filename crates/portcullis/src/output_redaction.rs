@@ -265,11 +265,11 @@ mod tests {
         let told = Arc::new(Mutex::new(String::new()));
         let into = told.clone();
         std::panic::set_hook(Box::new(move |panic| {
-            *into.lock().unwrap() = log_line(&panic_message(panic), LogFormat::Text)
+            *into.lock() = log_line(&panic_message(panic), LogFormat::Text)
         }));
         let _ = std::panic::catch_unwind(|| panic!("no {value}\u{1b}[2K"));
         let _ = std::panic::take_hook();
-        let told = told.lock().unwrap();
+        let told = told.lock();
         assert!(
             told.starts_with("panicked at ") && told.ends_with(": no [REDACTED:KEY]\\u{1b}[2K\n"),
             "{told}"

@@ -4,9 +4,10 @@
 //! and the admin page adds its watcher of scripts.
 
 use crate::compose::ComposedHub;
-use crate::{approvals, mcp, memory, secrets};
+use crate::{mcp, memory};
 use jiff::Timestamp;
-use portcullis_core::{BoxFuture, Clock, Health, Service, ServiceCtx, ServiceError, SystemClock};
+use portcullis_core::{BoxFuture, Health, Service, ServiceCtx, ServiceError};
+use portcullis_ops::secret_store;
 use portcullis_server::Hub;
 use portcullis_store::servers::StatusBoard;
 use serde_json::{Map, Value, json};
@@ -21,9 +22,20 @@ pub(crate) fn list(composed: &ComposedHub, secure: &PathBuf) -> Vec<Arc<dyn Serv
     let (live, managed) = (live_secrets.clone(), servers.clone());
     let (servers, folder) = (servers.clone(), secure.clone());
     vec![
-        service("approvals", move |ctx| approvals::close_with(desk.clone(), ctx.shutdown)),
-        service("secrets", move |ctx| secrets::watch(live.clone(), managed.clone(), ctx.shutdown)),
-        service("servers", move |ctx| mcp::watch(servers.clone(), folder.clone(), ctx.shutdown)),
+        service("approvals", move |ctx| {
+            let desk = desk.clone();
+            async move {
+                ctx.shutdown.cancelled().await;
+                // Ends the wait of every call.
+                desk.close();
+            }
+        }),
+        service("secrets", move |ctx| {
+            secret_store::watch(live.clone(), managed.clone(), ctx.shutdown.cancelled_owned())
+        }),
+        service("servers", move |ctx| {
+            mcp::watch(servers.clone(), folder.clone(), ctx.shutdown.cancelled_owned())
+        }),
         service("memory", |ctx| async move {
             ctx.shutdown.run_until_cancelled(memory::give_back()).await;
         }),
@@ -122,7 +134,7 @@ impl ServiceBoard {
 }
 
 /// Returns what the services of the running hub lack, as last written by it.
-pub(crate) fn written_problems(secure: &std::path::Path, hub_pid: Option<i32>) -> Vec<(String, String)> {
+pub(crate) fn written_problems(secure: &std::path::Path, hub_pid: Option<u32>) -> Vec<(String, String)> {
     let board = StatusBoard::of_services(secure).read().ok().flatten().unwrap_or_default();
     if hub_pid.is_none() || board["pid"].as_i64() != hub_pid.map(i64::from) {
         return Vec::new();

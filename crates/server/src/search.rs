@@ -96,7 +96,10 @@ impl Default for ToolSearch {
         let tool = |spec, schema| ToolDef::new(spec, schema, None).seen_by(ToolView::Search);
         // Clients run tools without confirmation that claim to be harmless, and this one may be any tool.
         let call = tool(CALL_SPEC, call).advertised_as(Effect::Destroy, Reach::Outside);
-        ToolSearch { gate: GateHandle::default(), tools: vec![Arc::new(tool(FIND_SPEC, find)), Arc::new(call)] }
+        ToolSearch {
+            gate: GateHandle::default(),
+            tools: vec![Arc::new(tool(FIND_SPEC, find)), Arc::new(call)],
+        }
     }
 }
 

@@ -52,8 +52,12 @@ fn gate(tools: Vec<ToolDef>, layers: Vec<Box<dyn Layer>>) -> Arc<Gate> {
 }
 
 async fn find(gate: &Gate, wanted: Value) -> (String, Value) {
-    let call =
-        Call::new(caller().client, Target::Tool(FIND.to_owned()), Arguments::of(&wanted), CallCtx::detached());
+    let call = Call::new(
+        caller().client,
+        Target::Tool(FIND.to_owned()),
+        Arguments::of(&wanted),
+        CallCtx::detached(),
+    );
     match gate.call(call).await {
         Ok(Output::Tool(ToolOutput { content, structured: Some(structured), .. })) => {
             let portcullis_core::ContentBody::Text(text) = &content[0].body else { panic!("no text") };

@@ -277,7 +277,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_service_that_ignores_the_shutdown_is_named() {
         let (services, ctx) = (Services::default(), ctx());
-        services.start(vec![Arc::new(Deaf), Arc::new(Unsteady { runs: 2.into(), ..Unsteady::default() })], &ctx);
+        services
+            .start(vec![Arc::new(Deaf), Arc::new(Unsteady { runs: 2.into(), ..Unsteady::default() })], &ctx);
         tokio::task::yield_now().await;
         ctx.shutdown.cancel();
         assert_eq!(services.drained(Duration::from_secs(5)).await, ["deaf"]);

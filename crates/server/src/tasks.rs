@@ -415,7 +415,7 @@ pub(crate) fn start(job: CallJob) -> RpcOutcome {
     };
     let task = Arc::new(Task {
         id: random_id()?,
-        owner: Owner::of(call.caller().client),
+        owner: Owner::of(&call.caller().client),
         created,
         state: Mutex::new(state),
         answered: Notify::new(),

@@ -14,6 +14,7 @@ use std::path::Path;
 use tokio::sync::watch;
 
 const STATUS_NAME: &str = "servers.json";
+const SERVICES_NAME: &str = "services.json";
 const VERSION: u32 = 1;
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const OVERRIDES_MAX: usize = 10_000;

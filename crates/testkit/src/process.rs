@@ -51,7 +51,9 @@ fn unreadable(text: &str) -> ! {
 impl TestHome {
     /// Changes rows of the database as another process would, but without the types that protect them.
     pub async fn edit_rows(&self, topic: &'static str, sql: &'static str) {
-        let database = portcullis_store::open(&self.path().join("workspace/secure"), &[]).unwrap();
+        let database =
+            portcullis_store::open(&self.path().join("workspace/secure"), &portcullis_tools::tables())
+                .unwrap();
         let id = OperationId::random().unwrap();
         let edited: Result<usize, DatabaseError> = database
             .change(Topic::new(topic), id, move |transaction| {
@@ -63,7 +65,9 @@ impl TestHome {
 
     /// Returns every row of the database as text.
     pub async fn export_rows(&self) -> String {
-        let database = portcullis_store::open(&self.path().join("workspace/secure"), &[]).unwrap();
+        let database =
+            portcullis_store::open(&self.path().join("workspace/secure"), &portcullis_tools::tables())
+                .unwrap();
         database.export().await.unwrap().to_string()
     }
 

@@ -3,8 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
 use portcullis_core::{
-    Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Output, Registry, Scope, Secret, SystemClock,
-    Target, ToolError,
+    Arguments, Call, CallCtx, Client, Gate, Output, Registry, Scope, Secret, SystemClock, Target, ToolError,
 };
 use portcullis_egress::{EgressClient, EgressSettings, HostRateLimit, SecretSource, SystemResolver};
 use portcullis_store::secrets::SecretError;

@@ -5,8 +5,7 @@
 
 use jiff::tz::TimeZone;
 use portcullis_core::{
-    Arguments, Call, CallCtx, Caller, Client as Who, Gate, Origin, Output, Registry, Scope, Secret,
-    SystemClock, Target,
+    Arguments, Call, CallCtx, Client as Who, Gate, Output, Registry, Scope, Secret, SystemClock, Target,
 };
 use portcullis_egress::{
     AllowlistEntry, EgressClient, EgressSettings, EgressTimeouts, HostRateLimit, NoSecrets, PlainHttp,

@@ -15,12 +15,12 @@ mod series;
 mod tests;
 mod windows_zones;
 
+use crate::FamilyModule;
 use event::EventStatus;
 use feed::{CalendarFeed, FeedResult};
 use futures::future::join_all;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use crate::FamilyModule;
 use portcullis_core::json::printable;
 use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, Example, Family, Json, Label, Reach, ToolError, ToolSpec, blocking,

@@ -9,8 +9,8 @@ mod response;
 
 pub use names::is_repository_pattern;
 
-use names::{RepositoryName, is_owner};
 use crate::FamilyModule;
+use names::{RepositoryName, is_owner};
 use portcullis_core::json::printable;
 use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, ErrorKind, Example, Family, Json, Label, Reach, SummaryWithData,

@@ -12,16 +12,17 @@ mod tests;
 
 pub use checker::{ScriptCheckError, ScriptCheckReport, ScriptChecker};
 pub use store::{
-    PreapprovedScript, Proposal, RunRefusal, RunnableScript, SOURCE_BYTES_MAX, ScriptApproval, ScriptDecision,
-    ScriptError, ScriptHeader, ScriptName, ScriptNameError, ScriptPermissions, ScriptRejection,
-    ScriptRestoration, ScriptReview, ScriptRunRecord, ScriptSnapshot, ScriptState, ScriptStore, ScriptSummary,
+    PreapprovedScript, Proposal, RunRefusal, RunnableScript, SOURCE_BYTES_MAX, ScriptApproval,
+    ScriptDecision, ScriptError, ScriptHeader, ScriptName, ScriptNameError, ScriptPermissions,
+    ScriptRejection, ScriptRestoration, ScriptReview, ScriptRunRecord, ScriptSnapshot, ScriptState,
+    ScriptStore, ScriptSummary,
 };
 
-use host::ScriptHost;
 use crate::FamilyModule;
+use host::ScriptHost;
 use portcullis_core::{
-    CallCtx, CallLimits, Content, DefaultDecision, Effect, ErrorKind, Example, Family, GateHandle, Json, Reach,
-    SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
+    CallCtx, CallLimits, Content, DefaultDecision, Effect, ErrorKind, Example, Family, GateHandle, Json,
+    Reach, SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
 };
 use portcullis_egress::EgressClient;
 use portcullis_script::{ScriptDiagnostic, ScriptFailure, ScriptJob, ScriptOutput, WorkerPool};
@@ -260,11 +261,8 @@ pub(crate) fn family(config: &ScriptsConfig, gate: GateHandle) -> Family {
         .tool(EXEC, &tools, exec)
         .output::<Json<ScriptRunResult>>();
     // With grants, code can do anything that they allow, without approval.
-    let family = if config.exec.is_empty() {
-        family
-    } else {
-        family.with_effect(Effect::Destroy, Reach::Outside)
-    };
+    let family =
+        if config.exec.is_empty() { family } else { family.with_effect(Effect::Destroy, Reach::Outside) };
     family.tool(RELOAD, &tools, list).tool(PROPOSE, &tools, propose)
 }
 

@@ -18,9 +18,9 @@ mod text_slice;
 #[cfg(test)]
 pub(crate) use tests::site::{WebFixtureSite, answer, html};
 
+use crate::FamilyModule;
 use body_kind::BodyKind;
 use page_tree::PageTree;
-use crate::FamilyModule;
 use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, ErrorKind, ErrorOrigin, Example, Family, Label, Reach,
     SummaryWithData, ToolError, ToolSpec, blocking,
@@ -135,11 +135,8 @@ struct Web {
     conversions: Arc<Semaphore>,
 }
 
-pub(crate) const MODULE: FamilyModule = FamilyModule {
-    name: "web",
-    tables: None,
-    provide: |parts| Ok(parts.config.web.as_ref().map(family)),
-};
+pub(crate) const MODULE: FamilyModule =
+    FamilyModule { name: "web", tables: None, provide: |parts| Ok(parts.config.web.as_ref().map(family)) };
 
 fn family(config: &WebConfig) -> Family {
     let (allow, deny) = (config.allow.clone(), config.deny.clone());

@@ -4,8 +4,8 @@ mod changes;
 mod file_uri;
 mod resources;
 
-use crate::{FamilyModule, ToolsConfig};
 use crate::files;
+use crate::{FamilyModule, ToolsConfig};
 use portcullis_core::root::{FileKind, RootError, RootedPath};
 use portcullis_core::{
     CallCtx, CallLimits, ChangeNotifier, Effect, Example, Family, Json, Label, Reach, Root, SummaryWithData,

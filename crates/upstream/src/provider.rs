@@ -231,7 +231,7 @@ impl Provider for Upstream {
 
     fn call(&self, _: Permit, call: Box<Call>) -> BoxFuture<'_, Outcome> {
         Box::pin(async move {
-            let server = self.of(call.caller().client.name)?;
+            let server = self.of(&call.caller().client.name)?;
             if let Target::Task(ask, task) = &call.target {
                 return server.task_operation(&call, *ask, &task.own).await;
             }

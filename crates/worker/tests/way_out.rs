@@ -6,17 +6,15 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
 use data_encoding::HEXLOWER;
-use portcullis_core::{
-    Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Output, Registry, Scope, SystemClock, Target,
-};
+use portcullis_core::{Arguments, Call, CallCtx, Client, Gate, Output, Registry, Scope, SystemClock, Target};
 use portcullis_egress::{
     AllowlistEntry, EgressClient, EgressSettings, EgressTimeouts, HostRateLimit, NoSecrets, Url,
 };
 use portcullis_script::{PoolSettings, SandboxStrictness, WorkerPool};
-use portcullis_tools::scripts::{PreapprovedScript, ScriptPermissions, ScriptStore};
 use portcullis_testkit::canary_network::{
     CANARY_PORT, CanaryNetwork, EgressCase, EgressScore, PUBLIC, UrlSchemes, authority, inside, score,
 };
+use portcullis_tools::scripts::{PreapprovedScript, ScriptPermissions, ScriptStore};
 use portcullis_tools::{ScriptsConfig, ToolsConfig};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -81,7 +79,7 @@ impl ScriptEgress {
             scripts: Arc::new(ScriptStore::open(
                 &folder,
                 &secure,
-                &portcullis_store::open_in_memory(&[]).unwrap(),
+                &portcullis_store::open_in_memory(&portcullis_tools::tables()).unwrap(),
                 vec![allowed],
                 Arc::new(SystemClock),
             )),
@@ -90,7 +88,6 @@ impl ScriptEgress {
             has_secret: Arc::new(|_| false),
             timeout: TIMEOUT,
             exec: ScriptPermissions::default(),
-            gate: Arc::default(),
         };
         let local =
             ToolsConfig::local(self.folder.path().join("ai-data"), self.folder.path().join("prompts"));

@@ -4,8 +4,8 @@
 use super::FileAccess;
 use portcullis_core::root::RootedPath;
 use portcullis_core::{
-    Arguments, Call, CallCtx, CallLimits, Caller, Client, Gate, Origin, Output, Registry, Root, Scope,
-    SystemClock, Target, ToolOutput,
+    Arguments, Call, CallCtx, CallLimits, Client, Gate, Output, Registry, Root, Scope, SystemClock, Target,
+    ToolOutput,
 };
 use portcullis_guard::{ApprovalTimes, AuditSettings, GuardHandles, GuardSettings, Policy, RateSettings};
 use portcullis_tools::ToolsConfig;

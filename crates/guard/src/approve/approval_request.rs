@@ -26,7 +26,7 @@ pub(super) fn approval_request(
     // Targets other than tools have no definition but their name.
     let named = || Sha256::digest(format!("{} {}", call.target.kind(), call.target.name())).into();
     let definition: [u8; 32] = call.tool().map_or_else(named, |tool| tool.digest());
-    let (client, origin) = (call.caller().client.name, call.caller().origin.as_str());
+    let (client, origin) = (&call.caller().client.name, call.caller().origin.as_str());
     let mut hash = Sha256::new();
     for part in [client, origin, call.target.kind(), call.target.name()] {
         add(&mut hash, b'p', part);

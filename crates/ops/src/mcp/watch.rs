@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 
 /// Poll interval where file events are unavailable, as on network file systems.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -75,7 +75,7 @@ impl HubScripts {
     async fn show(&self, name: String) -> Result<ScriptDetail, Problem> {
         let (looked, decisions, runs) = self
             .ask(name, |scripts, name| {
-                Ok((scripts.review(name)?, scripts.decisions(name)?, scripts.runs(name)))
+                Ok((scripts.review(name)?, scripts.decisions(name)?, scripts.runs(name)?))
             })
             .await?;
         let text = to_decide(&looked).to_owned();

@@ -238,7 +238,10 @@ impl HubDesk {
             let makers = &composed.servers.makers;
             // A locked store keeps its tokens; that must not prevent the removal.
             let left = !has_login && login::forget_orphaned(&makers.secrets, &name).unwrap_or(false);
-            Ok((format!("Removed server `{name}` from {} and revoked its trust.", path.display()), left))
+            Ok::<_, Problem>((
+                format!("Removed server `{name}` from {} and revoked its trust.", path.display()),
+                left,
+            ))
         })
         .await?;
         tracing::info!(target: "admin", by = %actor, %server, "server removed");

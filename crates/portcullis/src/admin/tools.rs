@@ -42,7 +42,7 @@ impl HubDesk {
         let call = HubCall::new(target.clone(), Arguments::of(&arguments));
         let (id, trail) = (call.id(), call.trail());
         let began = Instant::now();
-        let administrator = Principal::administrator(&actor.name);
+        let administrator = Principal::administrator(actor.principal());
         let outcome = self.composed.gate.call_as(&administrator, Origin::Admin, call).await;
         let duration_us = micros(began.elapsed());
         let revision = Revision::NEWEST_WITH_SESSIONS;

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::database;
 use crate::home::Home;
 use crate::passphrase::{PassphrasePrompt, open_secrets};
-use crate::{output_redaction, print};
+use crate::{output_redaction, print, services};
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
 use portcullis_server::local;
@@ -111,6 +111,7 @@ fn look_inside(home: &Home) -> Result<Vec<Finding>> {
         findings.extend(servers::look(&config, runs));
     }
     findings.push(Finding { what: "hub", state: hub });
+    findings.extend(look_at_services(home, &config));
     Ok(findings)
 }
 
@@ -244,6 +245,20 @@ fn look_at_hub(home: &Home, config: &Config) -> Result<State> {
         Ok(tools) => State::Good(format!("running, {} tools", tools.len())),
         Err(error) => bad(format!("running, but: {error:#}"), "check the hub's log, or restart it"),
     })
+}
+
+/// Returns a finding for each service of the running hub that has a problem.
+fn look_at_services(home: &Home, config: &Config) -> Vec<Finding> {
+    let hub = local::holder(home.path()).map(|hub| hub.pid);
+    let problems = services::written_problems(&config.workspace.secure_dir(), hub);
+    let problems = problems.into_iter().map(|(name, why)| Finding {
+        what: "services",
+        state: bad(
+            format!("`{name}`: {why}"),
+            "see the hub's log for the cause; the hub tries again by itself",
+        ),
+    });
+    problems.collect()
 }
 
 fn line(finding: &Finding) -> String {

@@ -188,7 +188,7 @@ impl ScriptsCommandContext {
 
     fn history(&self, name: &str) -> Result<ExitCode> {
         let name = named(name)?;
-        let (decisions, runs) = (self.scripts().decisions(&name)?, self.scripts().runs(&name));
+        let (decisions, runs) = (self.scripts().decisions(&name)?, self.scripts().runs(&name)?);
         if self.as_json {
             print::json(&json!({
                 "name": name.as_str(),

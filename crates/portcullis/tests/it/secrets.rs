@@ -145,7 +145,8 @@ fn a_running_hub_hears_of_a_change_at_once() {
     assert_eq!(user.run_with(&["secrets", "set", "OTHER"], VALUE).code, 0);
     assert!((0..TRIES).any(|_| user.read_note().contains("[REDACTED:OTHER]")));
     // Without the store it goes on masking what it knew.
-    let database = portcullis_store::open(&user.at("data/workspace/secure"), &[]).unwrap();
+    let database =
+        portcullis_store::open(&user.at("data/workspace/secure"), &portcullis_tools::tables()).unwrap();
     let id = OperationId::random().unwrap();
     let damaged: Result<usize, DatabaseError> =
         wait(database.change(Topic::new("secrets"), id, |transaction| {

@@ -1,6 +1,6 @@
 //! Calls through the gate: what the client gets, what is recorded, what is counted.
 
-use portcullis_core::{Effect, EffectSet, Pattern, Scope, ToolView};
+use portcullis_core::{Effect, EffectSet, Pattern, Scope};
 use portcullis_guard::{Policy, PolicyRule, RateSettings, RuleAction, RuleSchedule};
 use portcullis_testkit::BoxedRules;
 use portcullis_testkit::transcript::check;

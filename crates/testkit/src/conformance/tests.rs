@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use portcullis_core::{
     Arguments, BoxFuture, Call, CallCtx, Caller, CatalogChange, Client, CompletionRef, Content, ContentBody,
     Gate, InputRefusal, InputRequestKind, InputRequired, InputResponses, KeyedInputRequest, LogMessage,
-    Origin, Outcome, Output, Peer, Progress, Registry, ResourceBody, ResourceContents, Scope, Target,
+    NoPeer, Origin, Outcome, Output, Peer, Progress, Registry, ResourceBody, ResourceContents, Scope, Target,
     TaskSupport,
 };
 use serde_json::{Map, Value, json};

@@ -1,10 +1,10 @@
 //! Checks and dry runs of scripts, for the command line and the admin page.
 
 use super::describe_diagnostic;
+use crate::scripts::{SOURCE_BYTES_MAX, ScriptError, ScriptName, ScriptStore};
 use portcullis_script::{
     NoHostFunctions, ScriptDiagnostic, ScriptFailure, ScriptJob, ScriptOutput, WorkerPool,
 };
-use crate::scripts::{SOURCE_BYTES_MAX, ScriptError, ScriptName, ScriptStore};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;

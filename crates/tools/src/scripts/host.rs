@@ -117,7 +117,7 @@ impl<'a> ScriptHost<'a> {
         let egress = (self.family.config.egress)().map_err(|error| host_refusal("http", &error))?;
         let mut request =
             egress.request(method, &url).only_hosts(Arc::new(move |host| granted.has_host(host)));
-        request = request.bytes_max(BODY_BYTES_MAX).cancelled_by(&self.call.ctx.cancel);
+        request = request.bytes_max(BODY_BYTES_MAX).cancelled_by(&self.ctx.cancel);
         for handle in handles {
             request = request.secret_in_url(handle);
         }
@@ -172,8 +172,7 @@ impl<'a> ScriptHost<'a> {
         }
         let gate = self.family.gate.get();
         let gate = gate.ok_or_else(|| refused("unavailable", "tools.call: the hub is not ready"))?;
-        let ctx =
-            CallCtx::new(self.ctx.cancel.child_token(), Arc::new(ScriptPeer(self.ctx.peer.clone())));
+        let ctx = CallCtx::new(self.ctx.cancel.child_token(), Arc::new(ScriptPeer(self.ctx.peer.clone())));
         let target = Target::Tool(name.clone());
         let inner = HubCall::within(self.ctx, target, Arguments::new(arguments), ctx);
         let what = format!("tools.call: `{}`", portcullis_core::json::printable(&name));

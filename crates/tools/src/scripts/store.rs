@@ -195,7 +195,7 @@ type ScriptRecords = BTreeMap<ScriptName, ScriptRecord>;
 
 /// The row of a script.
 #[derive(Clone, Serialize, Deserialize)]
-pub struct ScriptRow {
+pub(super) struct ScriptRow {
     name: ScriptName,
     #[serde(flatten)]
     record: ScriptRecord,
@@ -210,7 +210,7 @@ impl Record for ScriptRow {
 }
 
 /// All decisions and proposals, by script.
-pub struct ScriptTable(ScriptRecords);
+pub(super) struct ScriptTable(ScriptRecords);
 
 impl TopicState for ScriptTable {
     type Rows = Vec<ScriptRow>;

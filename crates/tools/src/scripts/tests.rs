@@ -1,5 +1,5 @@
 use super::*;
-use portcullis_core::SystemClock;
+use portcullis_core::{Provider, SystemClock};
 use portcullis_script::{PoolSettings, SandboxStrictness};
 use std::path::Path;
 
@@ -9,7 +9,7 @@ fn config(exec: ScriptPermissions) -> ScriptsConfig {
         scripts: Arc::new(ScriptStore::open(
             nowhere,
             nowhere,
-            &portcullis_store::open_in_memory(&[]).unwrap(),
+            &portcullis_store::open_in_memory(&crate::tables()).unwrap(),
             Vec::new(),
             Arc::new(SystemClock),
         )),
@@ -26,12 +26,11 @@ fn config(exec: ScriptPermissions) -> ScriptsConfig {
         has_secret: Arc::new(|_| false),
         timeout: Duration::from_secs(2),
         exec,
-        gate: Arc::default(),
     }
 }
 
 fn effects(exec: ScriptPermissions) -> Vec<(String, Effect, Reach, DefaultDecision)> {
-    let catalog = family(&config(exec)).catalog();
+    let catalog = family(&config(exec), GateHandle::default()).catalog();
     catalog
         .tools
         .iter()

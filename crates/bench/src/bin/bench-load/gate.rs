@@ -4,7 +4,7 @@ use crate::figure::{BenchFigure, median, micros};
 use crate::hub::{FILE_NAME, sample_text};
 use anyhow::{Context, Result};
 use portcullis_core::{
-    Arguments, Call, CallCtx, CallLimits, Caller, Client, Gate, Origin, Registry, Scope, SystemClock, Target,
+    Arguments, Call, CallCtx, CallLimits, Client, Gate, Registry, Scope, SystemClock, Target,
 };
 use portcullis_guard::{ApprovalTimes, AuditSettings, GuardSettings, Policy, RateSettings};
 use portcullis_tools::ToolsConfig;

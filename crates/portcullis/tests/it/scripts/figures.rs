@@ -3,9 +3,9 @@
 use super::{approve, run_script, write};
 use crate::support::{BINARY, http, text};
 use parking_lot::Mutex;
-use portcullis_tools::scripts::SOURCE_BYTES_MAX;
 use portcullis_testkit::bombs::{Bomb, MemoryWatch, bombs};
 use portcullis_testkit::process::{TestHome, UNHURRIED};
+use portcullis_tools::scripts::SOURCE_BYTES_MAX;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Instant;

@@ -105,7 +105,8 @@ pub(super) async fn import(folder: &Path, transaction: &mut Transaction<'_>) -> 
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     for entry in entries.filter_map(Result::ok) {
         let file_name = entry.file_name();
-        let name = file_name.to_str().and_then(|name| name.strip_suffix(".jsonl")?.parse::<ScriptName>().ok());
+        let name =
+            file_name.to_str().and_then(|name| name.strip_suffix(".jsonl")?.parse::<ScriptName>().ok());
         let is_sound = entry.metadata().is_ok_and(|file| file.is_file() && file.len() <= LEGACY_BYTES_MAX);
         let (Some(name), true) = (name, is_sound) else { continue };
         let text = std::fs::read_to_string(entry.path()).unwrap_or_default();

@@ -1,7 +1,7 @@
 mod proposal_flood;
 
 use super::*;
-use crate::testing;
+use portcullis_store::database::{OperationId, wait};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use tempfile::TempDir;
@@ -13,6 +13,10 @@ impl Clock for Hands {
     fn now(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(self.0.load(Ordering::Relaxed))
     }
+}
+
+fn database(folder: &Path) -> Database {
+    portcullis_store::open(folder, &crate::tables()).unwrap()
 }
 
 struct World {
@@ -32,7 +36,7 @@ impl World {
         let scripts = ScriptStore::open(
             &dir.path().join("scripts"),
             &dir.path().join("secure"),
-            &testing::open(&dir.path().join("secure")),
+            &database(&dir.path().join("secure")),
             allowed,
             clock.clone(),
         );
@@ -45,7 +49,7 @@ impl World {
         ScriptStore::open(
             &self.dir.path().join("scripts"),
             &self.dir.path().join("secure"),
-            &testing::open(&self.dir.path().join("secure")),
+            &database(&self.dir.path().join("secure")),
             Vec::new(),
             self.clock.clone(),
         )
@@ -274,7 +278,12 @@ fn decisions_that_cannot_be_read_approve_nothing() {
     let world = World::new();
     let name = world.write("x.star", "1");
     world.approve(&name).unwrap();
-    testing::edit(&world.dir.path().join("secure"), "scripts", "UPDATE scripts SET record = '{'");
+    let other = database(&world.dir.path().join("secure"));
+    let edited: Result<usize, DatabaseError> =
+        wait(other.change(ScriptTable::TOPIC, OperationId::random().unwrap(), |transaction| {
+            Box::pin(async { transaction.execute("UPDATE scripts SET record = '{'", &[]).await })
+        }));
+    assert_eq!(edited.unwrap(), 1);
     assert!(world.scripts.runnable(&name).is_err());
     assert!(world.scripts.health().is_err());
 }
@@ -330,14 +339,40 @@ fn the_newest_runs_are_remembered_and_not_all() {
         duration_ms: at,
         outcome: "ok".to_owned(),
     };
-    for at in 0..2_000 {
-        world.scripts.record_run(&name, &run(at)).unwrap();
+    let other: ScriptName = "y".parse().unwrap();
+    wait(world.scripts.record_run(&other, run(0))).unwrap();
+    for at in 0..230 {
+        wait(world.scripts.record_run(&name, run(at))).unwrap();
     }
-    let runs = world.scripts.runs(&name);
-    assert_eq!(runs[0], run(1_999));
-    assert!(runs.len() <= 200 && runs.len() > 50, "{}", runs.len());
-    let file = world.dir.path().join("secure/scripts/runs/x.star.jsonl");
-    assert!(std::fs::metadata(file).unwrap().len() < 200 * 1024);
+    let runs = world.scripts.runs(&name).unwrap();
+    assert_eq!(runs, (30..230).rev().map(run).collect::<Vec<_>>());
+    // Every process of the home sees them, and other scripts keep theirs.
+    assert_eq!(world.other().runs(&name).unwrap(), runs);
+    assert_eq!(world.scripts.runs(&other).unwrap(), [run(0)]);
+}
+
+#[test]
+fn the_files_of_an_earlier_version_become_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let secure = dir.path().join("secure");
+    std::fs::create_dir_all(secure.join("scripts/runs")).unwrap();
+    std::fs::set_permissions(&secure, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let decision = r#"{"sha256":"00","approved":false,"by":"ada","at":"2026-01-01T00:00:00Z"}"#;
+    let scripts = format!(r#"{{"version":1,"scripts":{{"x.star":{{"decisions":[{decision}]}}}}}}"#);
+    std::fs::write(secure.join("scripts.json"), scripts).unwrap();
+    let run =
+        |at: &str| format!(r#"{{"at":"{at}","sha256":"00","client":"ada","duration_ms":7,"outcome":"ok"}}"#);
+    let runs = [run("2026-01-02T00:00:00Z"), "{ damaged".to_owned(), run("2026-01-03T00:00:00Z")];
+    std::fs::write(secure.join("scripts/runs/x.star.jsonl"), runs.join("\n")).unwrap();
+
+    let database = database(&secure);
+    let clock = Arc::new(Hands(AtomicU64::new(1_800_000_000)));
+    let scripts = ScriptStore::open(&dir.path().join("scripts"), &secure, &database, Vec::new(), clock);
+    let name: ScriptName = "x".parse().unwrap();
+    assert_eq!(scripts.decisions(&name).unwrap()[0].by, "ada");
+    let at: Vec<String> = scripts.runs(&name).unwrap().iter().map(|run| run.at.to_string()).collect();
+    assert_eq!(at, ["2026-01-03T00:00:00Z", "2026-01-02T00:00:00Z"]);
+    assert!(secure.join("scripts.json.imported").exists() && !secure.join("scripts.json").exists());
 }
 
 #[test]
