@@ -7,13 +7,14 @@ use crate::guard_settings::approval_times;
 use crate::home::Home;
 use crate::mcp::ServerManager;
 use crate::secret_store::{self, LiveSecrets};
-use crate::{Actor, Problem, with_causes};
+use crate::{Actor, Problem, script_sandbox, with_causes};
 use arc_swap::ArcSwap;
 use portcullis_core::{Clock, Gate, Registry, SystemClock};
 use portcullis_guard::{ApprovalDesk, AuditSettings, GuardHandles};
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
 use portcullis_store::secrets::SecretStore;
+use portcullis_tools::ScriptChecker;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -33,6 +34,7 @@ pub struct Operations {
     database: Database,
     config: Arc<ArcSwap<Config>>,
     secrets: OnceLock<Arc<SecretStore>>,
+    scripts: OnceLock<ScriptChecker>,
 }
 
 /// The parts of a running hub.
@@ -91,6 +93,7 @@ impl Operations {
             database,
             config,
             secrets: OnceLock::from(secrets),
+            scripts: OnceLock::new(),
         }
     }
 
@@ -108,6 +111,7 @@ impl Operations {
             database,
             config: Arc::new(ArcSwap::from_pointee(config)),
             secrets: OnceLock::new(),
+            scripts: OnceLock::new(),
         }
     }
 
@@ -137,6 +141,11 @@ impl Operations {
             secret_store::open(&self.home, &self.config(), &self.database, clock, secret_store::unasked);
         let store = opened.map_err(|error| Problem::unavailable(with_causes(&error)))?;
         Ok(self.secrets.get_or_init(|| Arc::new(store)))
+    }
+
+    /// Returns the store of scripts and the sandbox that checks them.
+    pub fn script_checker(&self) -> &ScriptChecker {
+        self.scripts.get_or_init(|| script_sandbox::desk(&self.config(), &self.database))
     }
 
     /// Registers changed secrets with the redactor of a running hub, before they can be used.

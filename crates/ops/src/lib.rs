@@ -23,6 +23,7 @@ pub mod policy;
 pub mod policy_test;
 mod problem;
 pub mod script_sandbox;
+pub mod scripts;
 pub mod secret_store;
 pub mod secrets;
 pub mod tool_families;

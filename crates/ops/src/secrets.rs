@@ -32,7 +32,7 @@ impl Operations {
     }
 
     pub fn set_secret(&self, name: &str, new: SetSecret, by: &Actor) -> Result<SavedSecret, Problem> {
-        self.record(by, "secrets.set", details(name, new.grants.as_ref()), || {
+        self.record(by, "secrets.set", details(name, new.grants.as_deref()), || {
             let grants = new.grants.as_deref().map(parsed).transpose()?;
             let (store, value) = (self.secret_store()?, new.value.0.expose());
             let check = if new.weak { vocabulary::check_confirmed } else { vocabulary::check };
@@ -53,7 +53,7 @@ impl Operations {
 
     /// Adds allowed hosts.
     pub fn grant_secret(&self, name: &str, grants: &[String], by: &Actor) -> Result<SecretInfo, Problem> {
-        self.record(by, "secrets.grant", details(name, Some(&grants.to_vec())), || {
+        self.record(by, "secrets.grant", details(name, Some(grants)), || {
             let mut info = None;
             for grant in parsed(grants)? {
                 info = Some(self.secret_store()?.grant(name, grant).map_err(problem)?);
@@ -66,7 +66,7 @@ impl Operations {
 
     /// Replaces the allowed hosts.
     pub fn replace_grants(&self, name: &str, grants: &[String], by: &Actor) -> Result<SecretInfo, Problem> {
-        self.record(by, "secrets.grant", details(name, Some(&grants.to_vec())), || {
+        self.record(by, "secrets.grant", details(name, Some(grants)), || {
             let info = self.secret_store()?.set_grants(name, parsed(grants)?).map_err(problem)?;
             // Registers a secret that was pending.
             self.apply_secrets();
@@ -87,7 +87,7 @@ impl Operations {
 }
 
 /// Details of a record. A value where the name should be is no part of them.
-fn details(name: &str, grants: Option<&Vec<String>>) -> Value {
+fn details(name: &str, grants: Option<&[String]>) -> Value {
     let name = is_secret_name(name).then_some(name);
     match grants {
         Some(grants) => json!({ "name": name, "grants": grants }),

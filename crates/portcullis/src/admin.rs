@@ -38,7 +38,6 @@ use portcullis_ops::desk::{
     TrustServer, TryTool, TryToolResult,
 };
 use portcullis_ops::policy::policy_rules;
-use portcullis_ops::script_sandbox;
 use portcullis_ops::{Actor, HubControl, HubStores, LiveHub, Operations, Problem, url_of};
 use portcullis_server::Readiness;
 use portcullis_server::http::MountedRoutes;
@@ -87,8 +86,7 @@ pub(crate) fn open(
     };
     let ops = Arc::new(operations(home, composed, address));
     let scripts = config.scripts.enabled;
-    let scripts = scripts
-        .then(|| scripts::HubScripts::new(script_sandbox::desk(config, &composed.database), ops.clone()));
+    let scripts = scripts.then(|| scripts::HubScripts::new(ops.clone()));
     if let Some(scripts) = &scripts {
         let states = scripts.states.clone();
         composed.hub.start_services(vec![service("scripts", move |ctx| states.clone().watch(ctx.shutdown))]);

@@ -3,7 +3,7 @@
 //! A command records its intent before it acts, and the outcome afterwards. The hub transfers the records to the audit
 //! log.
 
-use crate::cli::{AdminCommand, Command, McpCommand, ScriptsCommand};
+use crate::cli::{AdminCommand, Command, McpCommand};
 use crate::commands::{audit_settings, this_user};
 use crate::{Interrupted, is_bad_usage, print};
 use anyhow::Result;
@@ -52,27 +52,9 @@ fn change_of(command: &Command) -> Option<(&'static str, Value)> {
         | Command::ConfigSchema
         | Command::Guardian { .. } => None,
         // The operation records it.
-        Command::Approvals(_) | Command::Clients(_) | Command::Secrets(_) => None,
+        Command::Approvals(_) | Command::Clients(_) | Command::Scripts(_) | Command::Secrets(_) => None,
         Command::Init(args) => Some(("init", json!({ "force": args.force }))),
         Command::Mcp(args) => server_change(args.command.as_ref()?),
-        Command::Scripts(args) => match args.command.as_ref()? {
-            ScriptsCommand::List
-            | ScriptsCommand::Show { .. }
-            | ScriptsCommand::History { .. }
-            | ScriptsCommand::Run(_)
-            | ScriptsCommand::Check { .. } => None,
-            ScriptsCommand::Approve(given) => {
-                let (secrets, hosts, tools) = (&given.secrets, &given.hosts, &given.tools);
-                let grant = json!({ "nothing": given.nothing, "secrets": secrets, "hosts": hosts, "tools": tools });
-                Some(("scripts.approve", json!({ "name": given.name, "sha256": given.hash, "grant": grant })))
-            }
-            ScriptsCommand::Reject { name, hash, .. } => {
-                Some(("scripts.reject", json!({ "name": name, "sha256": hash })))
-            }
-            ScriptsCommand::Restore { name, hash } => {
-                Some(("scripts.restore", json!({ "name": name, "sha256": hash })))
-            }
-        },
         Command::Admin(args) => match args.command.as_ref()? {
             AdminCommand::List | AdminCommand::Sessions => None,
             AdminCommand::Link => Some(("admin.link", json!({}))),

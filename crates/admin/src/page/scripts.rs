@@ -103,7 +103,13 @@ async fn changed(visit: &PageRequest, name: &str, form: &FormFields) -> Result<S
                 hosts: form.all("hosts"),
                 tools: form.all("tools"),
             };
-            let approval = ApproveScript { sha256, grant, expires: form.some("expires"), seen: seen()? };
+            let approval = ApproveScript {
+                sha256,
+                grant,
+                expires: form.some("expires"),
+                seen: seen()?,
+                beyond_requested: false,
+            };
             (
                 "is approved in exactly this version",
                 counter.ask_scripts(|desk| desk.approve(own, approval, by)).await,

@@ -111,6 +111,9 @@ pub struct ApproveScript {
     pub expires: Option<String>,
     /// `seen` of the script that was reviewed.
     pub seen: usize,
+    /// Whether the grants may exceed the requested ones. Only the command line offers it.
+    #[serde(skip)]
+    pub beyond_requested: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

@@ -3,31 +3,25 @@
 mod show;
 
 use super::hub_client::HubClient;
-use super::{LoadedHome, block_on, open};
+use super::{block_on, open_operations, this_user};
 use crate::cli::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
 use crate::config::Config;
-use crate::database;
-use crate::home::{Home, make_private};
+use crate::home::Home;
 use crate::{BadUsage, config, logging, print};
 use anyhow::{Context, Result};
-use portcullis_ops::script_sandbox;
-use portcullis_store::clients::parse_duration;
-use portcullis_tools::scripts::{
-    ScriptApproval, ScriptError, ScriptHeader, ScriptName, ScriptPermissions, ScriptRejection,
-    ScriptRestoration, ScriptReview, ScriptStore,
-};
-use portcullis_tools::{ScriptCheckError, ScriptCheckReport, ScriptChecker};
+use portcullis_ops::Operations;
+use portcullis_ops::desk::{ApproveScript, RejectScript, ScriptGrants};
+use portcullis_tools::scripts::{ScriptError, ScriptHeader, ScriptName, ScriptReview};
+use portcullis_tools::{ScriptCheckError, ScriptCheckReport};
 use serde_json::{Value, json};
 use show::{decision_json, listed_json, short, table};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(home: Option<&Path>, args: ScriptsArgs, as_json: bool) -> Result<ExitCode> {
-    let LoadedHome { home, loaded, .. } = open(home)?;
-    let config = loaded.config;
-    make_private(&config.workspace.secure_dir())?;
-    let desk =
-        ScriptsCommandContext { desk: script_sandbox::desk(&config, &database::open(&config)?), as_json };
+    let ops = open_operations(home)?;
+    let desk = ScriptsCommandContext { ops, as_json };
     match args.command.unwrap_or(ScriptsCommand::List) {
         ScriptsCommand::List => desk.list(),
         ScriptsCommand::Show { name, diff, version } => desk.show(&name, diff, version.as_deref()),
@@ -36,38 +30,23 @@ pub(crate) fn run(home: Option<&Path>, args: ScriptsArgs, as_json: bool) -> Resu
         ScriptsCommand::History { name } => desk.history(&name),
         ScriptsCommand::Restore { name, hash } => desk.restore(&name, &hash),
         ScriptsCommand::Run(args) if args.dry_run => desk.dry_run(&args),
-        ScriptsCommand::Run(args) => run_script(&home, &config, &args, as_json),
+        ScriptsCommand::Run(args) => run_script(&desk.ops.home, &desk.ops.config(), &args, as_json),
         ScriptsCommand::Check { file } => desk.check(&file),
     }
 }
 
-/// Maps an error to bad usage or failure.
-fn explained(error: ScriptError) -> anyhow::Error {
-    match error {
-        ScriptError::Name(_)
-        | ScriptError::Ambiguous { .. }
-        | ScriptError::LongReason
-        | ScriptError::Capabilities(_) => BadUsage(error.to_string()).into(),
-        other => other.into(),
-    }
-}
-
 fn named(name: &str) -> Result<ScriptName> {
-    name.parse().map_err(|error| explained(ScriptError::Name(error)))
+    name.parse().map_err(|error| BadUsage(ScriptError::Name(error).to_string()).into())
 }
 
 struct ScriptsCommandContext {
-    desk: ScriptChecker,
+    ops: Operations,
     as_json: bool,
 }
 
 impl ScriptsCommandContext {
-    fn scripts(&self) -> &ScriptStore {
-        &self.desk.scripts
-    }
-
     fn list(&self) -> Result<ExitCode> {
-        let list = self.scripts().list()?;
+        let list = self.ops.list_scripts()?;
         if self.as_json {
             print::json(&Value::Array(list.iter().map(listed_json).collect()));
             return Ok(ExitCode::SUCCESS);
@@ -76,23 +55,22 @@ impl ScriptsCommandContext {
         if list.is_empty() {
             print::note(format!(
                 "No scripts yet. Put `.star` files into {}.",
-                self.scripts().folder().display()
+                self.ops.script_checker().scripts.folder().display()
             ));
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn show(&self, name: &str, diff: bool, version: Option<&str>) -> Result<ExitCode> {
-        let name = named(name)?;
         if let Some(hash) = version {
-            let source = self.scripts().version(&name, hash)?;
+            let (name, source) = (named(name)?, self.ops.script_source(name, hash)?);
             match self.as_json {
                 true => print::json(&json!({ "name": name.as_str(), "source": source })),
                 false => print::out(portcullis_core::json::visible_lines(&source)),
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let looked = self.scripts().review(&name)?;
+        let looked = self.ops.review_script(name)?;
         match self.as_json {
             true => print::json(&show::looked_json(&looked)),
             false if diff => print::out(show::difference(&looked)),
@@ -122,8 +100,7 @@ impl ScriptsCommandContext {
     }
 
     fn approve(&self, args: &ScriptApproveArgs) -> Result<ExitCode> {
-        let name = named(&args.name)?;
-        let looked = self.scripts().review(&name)?;
+        let looked = self.ops.review_script(&args.name)?;
         let sha256 = self.reviewed(&looked, args.hash.clone(), "Approve")?;
         // The requested grants are read from exactly the version that is approved.
         let source = show::version_of(&looked, &sha256).map_or(looked.source.as_str(), |source| source);
@@ -134,61 +111,48 @@ impl ScriptsCommandContext {
             ))
             .into());
         }
-        let mut granted = if args.nothing { ScriptPermissions::default() } else { header.wants.clone() };
-        granted.timeout_ms = header.wants.timeout_ms;
-        let set = |given: &Vec<String>| {
-            given.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+        let approval = ApproveScript {
+            sha256,
+            grant: grants(args, &header),
+            expires: args.expires.clone(),
+            seen: looked.listed.seen,
+            beyond_requested: true,
         };
-        if let Some(secrets) = &args.secrets {
-            granted.secrets = set(secrets);
-        }
-        if let Some(hosts) = &args.hosts {
-            granted.hosts = set(&hosts.iter().map(|host| host.to_ascii_lowercase()).collect());
-        }
-        if let Some(tools) = &args.tools {
-            granted.tools = set(tools);
-        }
-        let expires = args.expires.as_deref().map(parse_duration).transpose();
-        let expires = expires.map_err(|error| BadUsage(error.to_string()))?;
-        let seen = Some(looked.listed.seen);
-        let approve = ScriptApproval { sha256, granted, expires, by: by(), seen };
-        let before = self.scripts().approve(&name, approve).map_err(explained)?;
-        let looked = self.scripts().review(&name)?;
+        let decided = self.ops.approve_script(&args.name, approval, &this_user())?;
+        let listed = decided.now.unwrap_or(decided.was);
         if self.as_json {
-            print::json(&listed_json(&looked.listed));
+            print::json(&listed_json(&listed));
             return Ok(ExitCode::SUCCESS);
         }
-        print::line(format!("Approved script `{name}` (version {}).", short(&looked.listed.sha256)));
-        if let Some(granted) = looked.listed.granted {
+        print::line(format!("Approved script `{}` (version {}).", decided.name, short(&listed.sha256)));
+        if let Some(granted) = listed.granted {
             print::line(show::capabilities(&granted));
         }
-        if let Some(before) = before {
+        if let Some(before) = decided.before {
             print::note(show::before(&before));
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn reject(&self, name: &str, hash: Option<String>, reason: Option<String>) -> Result<ExitCode> {
-        let name = named(name)?;
-        let looked = self.scripts().review(&name)?;
+        let looked = self.ops.review_script(name)?;
         let sha256 = self.reviewed(&looked, hash, "Reject")?;
-        let reject = ScriptRejection { sha256, reason, by: by(), seen: Some(looked.listed.seen) };
-        let before = self.scripts().reject(&name, reject).map_err(explained)?;
+        let rejection = RejectScript { sha256, reason, seen: looked.listed.seen };
+        let decided = self.ops.reject_script(name, rejection, &this_user())?;
         if self.as_json {
-            let decisions = self.scripts().decisions(&name)?;
+            let (decisions, _) = self.ops.script_history(name)?;
             print::json(&decisions.first().map(decision_json).unwrap_or_default());
             return Ok(ExitCode::SUCCESS);
         }
-        print::line(format!("Rejected script `{name}` in this version."));
-        if let Some(before) = before {
+        print::line(format!("Rejected script `{}` in this version.", decided.name));
+        if let Some(before) = decided.before {
             print::note(show::before(&before));
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn history(&self, name: &str) -> Result<ExitCode> {
-        let name = named(name)?;
-        let (decisions, runs) = (self.scripts().decisions(&name)?, self.scripts().runs(&name)?);
+        let (name, (decisions, runs)) = (named(name)?, self.ops.script_history(name)?);
         if self.as_json {
             print::json(&json!({
                 "name": name.as_str(),
@@ -203,8 +167,7 @@ impl ScriptsCommandContext {
 
     fn restore(&self, name: &str, hash: &str) -> Result<ExitCode> {
         let name = named(name)?;
-        let restore = ScriptRestoration { sha256: hash.to_owned(), by: by(), instead_of: None };
-        let decision = self.scripts().restore(&name, restore).map_err(explained)?;
+        let decision = self.ops.restore_script(name.as_str(), hash, None, &this_user())?;
         match self.as_json {
             true => print::json(&decision_json(&decision)),
             false => print::line(format!(
@@ -217,9 +180,14 @@ impl ScriptsCommandContext {
 
     fn dry_run(&self, args: &ScriptRunArgs) -> Result<ExitCode> {
         let name = named(&args.name)?;
-        let looked = self.scripts().review(&name)?;
+        let looked = self.ops.review_script(name.as_str())?;
         let given: Vec<Value> = args.args.iter().map(|text| value_of(text)).collect();
-        let ran = block_on(self.desk.dry_run(&name, &looked.source, args.function.clone(), &given))?;
+        let ran = block_on(self.ops.script_checker().dry_run(
+            &name,
+            &looked.source,
+            args.function.clone(),
+            &given,
+        ))?;
         self.ended(ran)
     }
 
@@ -229,7 +197,7 @@ impl ScriptsCommandContext {
         let source =
             String::from_utf8(bytes).map_err(|_| anyhow::anyhow!("`{}` is not UTF-8", file.display()))?;
         let name = file.file_name().map_or_else(|| "file".into(), |name| name.to_string_lossy());
-        let checked = block_on(self.desk.check(&name, &source))?;
+        let checked = block_on(self.ops.script_checker().check(&name, &source))?;
         let header = ScriptHeader::of(&source);
         if checked.is_ok() && !self.as_json {
             print::line(format!("{}: valid script", file.display()));
@@ -288,7 +256,19 @@ fn value_of(text: &str) -> Value {
     portcullis_core::json::parse_strict(text).unwrap_or_else(|_| Value::from(text))
 }
 
-/// Returns who decides, for the record.
-fn by() -> String {
-    format!("command line, user {}", rustix::process::getuid().as_raw())
+/// Returns the grants that were given; without an option, those that the script requests.
+fn grants(args: &ScriptApproveArgs, header: &ScriptHeader) -> ScriptGrants {
+    let given = |given: &Option<Vec<String>>, wanted: &BTreeSet<String>| match given {
+        Some(given) => {
+            given.iter().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+        }
+        None if args.nothing => Vec::new(),
+        None => wanted.iter().cloned().collect(),
+    };
+    let hosts = args.hosts.as_ref().map(|hosts| hosts.iter().map(|host| host.to_ascii_lowercase()).collect());
+    ScriptGrants {
+        secrets: given(&args.secrets, &header.wants.secrets),
+        hosts: given(&hosts, &header.wants.hosts),
+        tools: given(&args.tools, &header.wants.tools),
+    }
 }
