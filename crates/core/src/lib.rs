@@ -4,6 +4,7 @@
 //! and none of its types is `Serialize`: each wire format, configuration file and audit record defines its own shape. The
 //! only I/O here is [`Root`], the access to files.
 
+mod backoff;
 mod blocking;
 mod call;
 mod client_bridge;
@@ -32,6 +33,7 @@ mod service;
 mod tool;
 mod write_coalescing;
 
+pub use backoff::jittered;
 pub use blocking::blocking;
 pub use call::{
     Arguments, Call, CallId, Caller, Client, CompletionRef, Decision, ForeignTask, Origin, PassthroughParams,

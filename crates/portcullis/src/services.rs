@@ -11,16 +11,16 @@ use portcullis_ops::secret_store;
 use portcullis_server::Hub;
 use portcullis_store::servers::StatusBoard;
 use serde_json::{Map, Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Every service that each hub has.
-pub(crate) fn list(composed: &ComposedHub, secure: &PathBuf) -> Vec<Arc<dyn Service>> {
+pub(crate) fn list(composed: &ComposedHub, secure: &Path) -> Vec<Arc<dyn Service>> {
     let ComposedHub { hub, handles, live_secrets, servers, changes, .. } = composed;
     let (desk, policy, changes) = (handles.approvals.clone(), handles.policy.clone(), changes.clone());
     let (live, managed) = (live_secrets.clone(), servers.clone());
-    let (servers, folder) = (servers.clone(), secure.clone());
+    let (servers, folder) = (servers.clone(), secure.to_owned());
     vec![
         service("approvals", move |ctx| {
             let desk = desk.clone();
@@ -45,7 +45,7 @@ pub(crate) fn list(composed: &ComposedHub, secure: &PathBuf) -> Vec<Arc<dyn Serv
                 ctx.shutdown.run_until_cancelled(announcing).await;
             }
         }),
-        Arc::new(ServiceBoard { hub: Arc::downgrade(hub), secure: secure.clone() }),
+        Arc::new(ServiceBoard { hub: Arc::downgrade(hub), secure: secure.to_owned() }),
     ]
 }
 
@@ -134,7 +134,7 @@ impl ServiceBoard {
 }
 
 /// Returns what the services of the running hub lack, as last written by it.
-pub(crate) fn written_problems(secure: &std::path::Path, hub_pid: Option<u32>) -> Vec<(String, String)> {
+pub(crate) fn written_problems(secure: &Path, hub_pid: Option<u32>) -> Vec<(String, String)> {
     let board = StatusBoard::of_services(secure).read().ok().flatten().unwrap_or_default();
     if hub_pid.is_none() || board["pid"].as_i64() != hub_pid.map(i64::from) {
         return Vec::new();

@@ -1,9 +1,10 @@
 //! Supervision of services: restart with backoff and jitter, state for readiness, drain at shutdown.
 
 use futures::FutureExt;
-use portcullis_core::{Health, Service, ServiceCtx};
+use parking_lot::{Mutex, MutexGuard};
+use portcullis_core::{Health, Service, ServiceCtx, jittered};
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -100,18 +101,18 @@ impl Services {
         self.statuses().iter().filter(|status| running(status)).map(|status| status.name).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<SupervisedService>>> {
-        self.supervised.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<SupervisedService>>> {
+        self.supervised.lock()
     }
 }
 
 impl SupervisedService {
     fn state(&self) -> (ServiceState, u64) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.state.lock().clone()
     }
 
     fn set(&self, state: ServiceState, restarts: u64) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = (state, restarts);
+        *self.state.lock() = (state, restarts);
     }
 }
 
@@ -153,14 +154,6 @@ async fn supervise(supervised: Arc<SupervisedService>, ctx: ServiceCtx, changed:
     }
     supervised.set(ServiceState::Ended, restarts);
     changed.send_replace(());
-}
-
-/// Spreads restarts: services that failed for one reason do not all come back at the same moment.
-fn jittered(delay: Duration) -> Duration {
-    let mut random = [0; 2];
-    // Without random numbers there is no jitter, which is harmless.
-    let _ = getrandom::fill(&mut random);
-    delay.mul_f64(0.75 + f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX) / 2.0)
 }
 
 #[cfg(test)]
@@ -258,7 +251,7 @@ mod tests {
                 "broken"
             }
             fn run(self: Arc<Self>, _: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>> {
-                self.0.lock().unwrap().push(Instant::now());
+                self.0.lock().push(Instant::now());
                 Box::pin(std::future::ready(Err("always".into())))
             }
         }
@@ -267,7 +260,7 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(600)).await;
         ctx.shutdown.cancel();
         assert!(services.drained(Duration::from_secs(1)).await.is_empty());
-        let started = broken.0.lock().unwrap().clone();
+        let started = broken.0.lock().clone();
         let pauses: Vec<Duration> = started.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(pauses[0] < RESTART_FIRST * 2 && pauses.iter().all(|pause| *pause <= RESTART_MAX * 5 / 4));
         assert!(*pauses.last().unwrap() >= RESTART_MAX / 2, "{pauses:?}");

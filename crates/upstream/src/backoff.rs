@@ -1,5 +1,6 @@
-//! Exponential backoff with jitter: bounds of the delay, and the spread.
+//! Exponential backoff of connections: bounds of the delay.
 
+pub(crate) use portcullis_core::jittered;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -14,12 +15,4 @@ pub(crate) async fn sleep_until(when: Option<Instant>) {
         Some(when) => tokio::time::sleep_until(when).await,
         None => std::future::pending().await,
     }
-}
-
-/// Adds jitter, so that many servers do not come back at the same moment.
-pub(crate) fn jittered(pause: Duration) -> Duration {
-    let mut random = [0; 2];
-    // Without random numbers there is no jitter, which is harmless.
-    let _ = getrandom::fill(&mut random);
-    pause.mul_f64(0.75 + f64::from(u16::from_le_bytes(random)) / f64::from(u16::MAX) / 2.0)
 }
