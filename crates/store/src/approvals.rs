@@ -50,7 +50,7 @@ pub enum ApprovalError {
     Expired(String),
     #[error("`{id}` is {state} already")]
     Decided { id: String, state: ApprovalStage },
-    #[error("the approvals file is full; nothing was changed")]
+    #[error("there is no room for more approvals; nothing was changed")]
     TooLarge,
     #[error("`{0}` is destructive, so it can only be approved one call at a time")]
     SingleUse(String),

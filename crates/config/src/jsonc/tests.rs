@@ -239,6 +239,13 @@ fn what_is_not_understood_is_refused() {
     assert!(check(&format!("{{\"a\": {}{}}}", "[".repeat(5000), "]".repeat(5000))).starts_with("refused"));
 }
 
+#[test]
+fn comments_end_where_they_end_in_the_applications() {
+    for text in ["{ /*/ \"a\": 1, */ \"b\": 2 }", "{ // a\r\"b\": 2 }", "{ /**/ \"b\": 2 } /* open"] {
+        assert_eq!(parse(text), Ok(json!({ "b": 2 })), "{text}");
+    }
+}
+
 fn almost_json() -> impl Strategy<Value = String> {
     let part = prop::sample::select(vec![
         "{",

@@ -51,7 +51,18 @@ async fn readiness_names_each_component() {
     assert_eq!(ready.status(), 200);
     let ok = json!({ "status": "ok" });
     let components = json!({ "approvals": ok, "audit": ok, "clients": ok, "config": ok, "pins": ok, "scripts": ok, "secrets": ok, "workspace": ok });
-    assert_eq!(ready.json(), json!({ "status": "ready", "components": components }));
+    let names = [
+        "approvals",
+        "config",
+        "memory",
+        "policy-schedule",
+        "scripts",
+        "secrets",
+        "servers",
+        "service-status",
+    ];
+    let services: serde_json::Map<_, _> = names.iter().map(|name| ((*name).to_owned(), ok.clone())).collect();
+    assert_eq!(ready.json(), json!({ "status": "ready", "components": components, "services": services }));
     assert_eq!(RawHttpRequest::get("/healthz").send(hub.address).await.text(), "ok\n");
     // A list of clients that cannot be read lets nobody in, and says so.
     home.edit_rows("clients", "UPDATE clients SET record = '{ broken'").await;

@@ -13,13 +13,21 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns a file's lines up to its tests.
-fn product_lines(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().take_while(|line| line.trim() != "#[cfg(test)]")
+/// Returns a file's lines up to its tests. A declaration of a test module in a file of its own does not end it.
+fn product_lines(text: &str) -> Vec<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins_tests = |at: usize| {
+        lines[at].trim() == "#[cfg(test)]"
+            && lines
+                .get(at + 1)
+                .is_some_and(|next| next.trim_start().starts_with("mod ") && next.ends_with('{'))
+    };
+    let end = (0..lines.len()).find(|at| begins_tests(*at)).unwrap_or(lines.len());
+    lines[..end].to_vec()
 }
 
-#[test]
-fn only_the_stack_builds_a_gate() {
+/// Returns the product's files in which a line has one of these words, relative to `crates/`.
+fn files_with(words: &[&str]) -> Vec<PathBuf> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut found = Vec::new();
     for package in std::fs::read_dir(crates).unwrap() {
@@ -28,16 +36,31 @@ fn only_the_stack_builds_a_gate() {
     found.sort();
     let is_test = |path: &Path| {
         let name = path.file_stem().unwrap().to_str().unwrap();
-        name.ends_with("tests") || name == "testing"
+        name.ends_with("tests") || name.starts_with("test_") || name == "testing"
     };
-    let builders: Vec<PathBuf> = found
-        .into_iter()
-        .filter(|path| !is_test(path))
-        .filter(|path| {
-            product_lines(&std::fs::read_to_string(path).unwrap()).any(|line| line.contains("Gate::new("))
-        })
-        .map(|path| path.strip_prefix(crates).unwrap().to_owned())
-        .collect();
+    let has = |path: &Path| {
+        let text = std::fs::read_to_string(path).unwrap();
+        product_lines(&text).iter().any(|line| words.iter().any(|word| line.contains(word)))
+    };
+    let found = found.into_iter().filter(|path| !is_test(path) && has(path));
+    found.map(|path| path.strip_prefix(crates).unwrap().to_owned()).collect()
+}
+
+#[test]
+fn only_the_stack_builds_a_gate() {
     // The benchmark measures what the layers cost against a gate that has none; its crate is never shipped.
-    assert_eq!(builders, [Path::new("bench/src/bin/bench-load/gate.rs"), Path::new("guard/src/stack.rs")]);
+    let expected = [Path::new("bench/src/bin/bench-load/gate.rs"), Path::new("guard/src/stack.rs")];
+    assert_eq!(files_with(&["Gate::new("]), expected);
+}
+
+#[test]
+fn only_transports_make_calls_of_clients() {
+    // The hub's own calls are made by `Gate::call_as`, with a principal.
+    let expected = [
+        Path::new("bench/src/abuse/file_access.rs"),
+        Path::new("bench/src/bin/bench-load/gate.rs"),
+        Path::new("core/src/call.rs"),
+        Path::new("server/src/dispatch.rs"),
+    ];
+    assert_eq!(files_with(&[" Call::new(", "(Call::new("]), expected);
 }
