@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::desk::ComponentHealth;
 use crate::guard_settings::approval_times;
 use crate::home::Home;
-use crate::mcp::ServerManager;
+use crate::mcp::{ServerFactory, ServerManager};
 use crate::secret_store::{self, LiveSecrets};
 use crate::{Actor, Problem, script_sandbox, with_causes};
 use arc_swap::ArcSwap;
@@ -35,6 +35,7 @@ pub struct Operations {
     config: Arc<ArcSwap<Config>>,
     secrets: OnceLock<Arc<SecretStore>>,
     scripts: OnceLock<ScriptChecker>,
+    servers: OnceLock<ServerFactory>,
 }
 
 /// The parts of a running hub.
@@ -94,6 +95,7 @@ impl Operations {
             config,
             secrets: OnceLock::from(secrets),
             scripts: OnceLock::new(),
+            servers: OnceLock::new(),
         }
     }
 
@@ -112,6 +114,7 @@ impl Operations {
             config: Arc::new(ArcSwap::from_pointee(config)),
             secrets: OnceLock::new(),
             scripts: OnceLock::new(),
+            servers: OnceLock::new(),
         }
     }
 
@@ -146,6 +149,17 @@ impl Operations {
     /// Returns the store of scripts and the sandbox that checks them.
     pub fn script_checker(&self) -> &ScriptChecker {
         self.scripts.get_or_init(|| script_sandbox::desk(&self.config(), &self.database))
+    }
+
+    /// Opens the stores about servers in a command's process.
+    pub(crate) fn own_server_factory(&self) -> Result<&ServerFactory, Problem> {
+        if let Some(factory) = self.servers.get() {
+            return Ok(factory);
+        }
+        let (secure, secrets) = (self.config().workspace.secure_dir(), self.secret_store()?.clone());
+        let factory = ServerFactory::open(&secure, &self.database, secrets, Arc::new(SystemClock));
+        let factory = factory.map_err(|error| Problem::unavailable(with_causes(&error)))?;
+        Ok(self.servers.get_or_init(|| factory))
     }
 
     /// Registers changed secrets with the redactor of a running hub, before they can be used.

@@ -26,6 +26,7 @@ pub mod script_sandbox;
 pub mod scripts;
 pub mod secret_store;
 pub mod secrets;
+pub mod servers;
 pub mod tool_families;
 
 pub use actor::Actor;

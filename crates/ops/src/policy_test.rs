@@ -8,15 +8,15 @@ use crate::config_file::load;
 use crate::context::Operations;
 use crate::desk::TestPolicy;
 use crate::known_tools::KnownTools;
-use crate::mcp::{self, ServerFactory};
+use crate::mcp;
 use crate::policy::{effect_names, now, place};
-use crate::{Problem, guard_settings, tool_families, with_causes};
+use crate::{Problem, guard_settings, tool_families};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use portcullis_core::json::printable;
 use portcullis_core::{
     Arguments, Caller, Client, Clock, Decision, EffectSet, Labels, Origin, Pattern, PolicySubject, Reach,
-    Scope, SystemClock, ToolDef,
+    Scope, ToolDef,
 };
 use portcullis_guard::{Explanation, Policy, PolicyRule, RuleCondition, check_arguments};
 use std::sync::Arc;
@@ -147,22 +147,16 @@ impl Operations {
         if config.mcp.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(mcp::trusted_tools(config, &self.server_factory(config)?))
+        Ok(mcp::trusted_tools(config, self.server_factory()?))
     }
 
     /// Returns a tool of an always trusted server, from its settings, and the server's prefix.
     fn assumed(&self, config: &Config, name: &str) -> Result<Option<(ToolDef, String)>, Problem> {
         let Some(tool) = KnownTools::of(config)?.assumed(name) else { return Ok(None) };
-        let factory = self.server_factory(config)?;
+        let factory = self.server_factory()?;
         let server = config.mcp.iter().find(|server| tool.server.as_ref() == Some(&server.name));
         let server = server.filter(|server| factory.is_wanted(server));
         Ok(server.map(|server| (tool, server.prefix.clone())))
-    }
-
-    fn server_factory(&self, config: &Config) -> Result<ServerFactory, Problem> {
-        let (secure, secrets) = (config.workspace.secure_dir(), self.secret_store()?.clone());
-        let factory = ServerFactory::open(&secure, self.database(), secrets, Arc::new(SystemClock));
-        factory.map_err(|error| Problem::unavailable(with_causes(&error)))
     }
 
     fn tested_client(&self, config: &Config, name: &str, now: Timestamp) -> Result<TestedClient, Problem> {

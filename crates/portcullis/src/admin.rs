@@ -296,12 +296,7 @@ impl Desk for HubDesk {
     }
 
     fn distrust_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            "mcp.distrust",
-            json!({ "name": name }),
-            self.keep_out(name, actor),
-        ))
+        Box::pin(self.show_revoked(name, actor))
     }
 
     fn switch_server(
@@ -310,21 +305,11 @@ impl Desk for HubDesk {
         switch: SwitchServer,
         actor: Actor,
     ) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            "mcp.switch",
-            json!({ "name": name, "enabled": switch.enabled }),
-            self.switch(name, switch.enabled, actor),
-        ))
+        Box::pin(self.show_switched(name, switch.enabled, actor))
     }
 
     fn restart_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            "mcp.restart",
-            json!({ "name": name }),
-            self.restart(name, actor),
-        ))
+        Box::pin(self.show_restarted(name, actor))
     }
 
     fn add_server(&self, new: AddServer, actor: Actor) -> DeskFuture<'_, ActionReceipt> {

@@ -67,18 +67,17 @@ fn change_of(command: &Command) -> Option<(&'static str, Value)> {
 fn server_change(command: &McpCommand) -> Option<(&'static str, Value)> {
     let (action, name) = match command {
         McpCommand::List | McpCommand::Test { .. } | McpCommand::Status { .. } => return None,
+        // The operation records it.
+        McpCommand::Reload { .. } | McpCommand::Enable { .. } | McpCommand::Disable { .. } => return None,
         // Arguments and headers may contain unregistered secrets.
         McpCommand::Add(new) => ("mcp.add", &new.name),
         McpCommand::Import(wanted) if wanted.yes => {
             return Some(("mcp.import", json!({ "file": wanted.file, "only": wanted.only })));
         }
         McpCommand::Import(_) => return None,
-        McpCommand::Trust(trust) if trust.revoke => ("mcp.distrust", &trust.name),
+        McpCommand::Trust(trust) if trust.revoke => return None,
         McpCommand::Trust(trust) => ("mcp.trust", &trust.name),
         McpCommand::Remove { name } => ("mcp.remove", name),
-        McpCommand::Reload { name } => ("mcp.restart", name),
-        McpCommand::Enable { name } => ("mcp.enable", name),
-        McpCommand::Disable { name } => ("mcp.disable", name),
         McpCommand::Auth { name, .. } => ("mcp.auth", name),
         McpCommand::Logout { name } => ("mcp.logout", name),
     };

@@ -6,20 +6,20 @@ use crate::commands::environment;
 use crate::commands::mcp::import::{around, in_usual_places};
 use crate::commands::mcp::probe::probe_server;
 use crate::commands::mcp::trust::{change as how, lines, runs_with, switch_on};
-use crate::commands::mcp::{McpCommandContext as CommandDesk, may_run, reached};
+use crate::commands::mcp::{McpCommandContext as CommandDesk, reached};
 use crate::compose::ComposedHub;
 use crate::config::{self, McpServerSettings, NewServer};
 use crate::import::{self, ImportEnvironment, ImportedFile};
 use crate::login;
 use crate::secret_detection::Extent;
 use parking_lot::Mutex;
-use portcullis_core::json::printable;
 use portcullis_core::{BoxFuture, Secret, blocking};
 use portcullis_ops::desk::{
     ActionReceipt, AddServer, DefinitionChange, DefinitionView, ImportPreview, ImportableFile,
     ImportableServer, NamedReason, OneTimeReveal, PendingReview, SHOWN_HERE, ServerBrief, ServerDetail,
     ServerList, ServerLoginUrl, ServerView, TrustInfo, TrustServer,
 };
+use portcullis_ops::servers::{RestartOutcome, find_server};
 use portcullis_ops::{Actor, Problem};
 use portcullis_store::pins::{PinDifference, PinKind, ServerSnapshot, differences, digest};
 use portcullis_upstream::{Consent, ServerStatus};
@@ -69,7 +69,7 @@ impl HubDesk {
         let seen = running.or_else(|| self.looked_at.lock().get(&name).cloned());
         let (composed, config) = (self.composed.clone(), self.config());
         blocking(move || {
-            let server = find(&config, &name)?;
+            let server = find_server(&config, &name)?;
             Ok(whole(&composed, server, seen))
         })
         .await
@@ -77,7 +77,7 @@ impl HubDesk {
 
     pub(super) async fn look_at(&self, name: String, actor: Actor) -> Result<ServerDetail, Problem> {
         let config = self.config();
-        let server = find(&config, &name)?;
+        let server = find_server(&config, &name)?;
         if self.composed.servers.upstream(&name).is_some() {
             return self.show_server(name).await;
         }
@@ -105,7 +105,7 @@ impl HubDesk {
         let seen = running.or_else(|| self.looked_at.lock().get(&name).cloned());
         let (composed, config) = (self.composed.clone(), self.config());
         let said = blocking(move || {
-            let server = find(&config, &name)?;
+            let server = find_server(&config, &name)?;
             // Pinning a partial list would send the rest back to review.
             if is_part {
                 return Err(Problem::conflict(format!("`{name}` is still listing its tools")).hint(format!(
@@ -135,59 +135,36 @@ impl HubDesk {
         Ok(done(said))
     }
 
-    pub(super) async fn keep_out(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
-        self.change(name, actor, "server trust revoked", |composed, server| {
-            composed.servers.makers.pins.revoke(&server.name)?;
-            let always = if server.always_trusted {
-                " The configuration still trusts it (`trust = \"always\"`)."
-            } else {
-                ""
-            };
-            Ok(format!("Revoked trust in `{}`: its tools are hidden from agents.{always}", server.name))
+    pub(super) async fn show_revoked(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
+        self.run(move |ops| {
+            let revoked = ops.revoke_trust(&name, &actor)?;
+            let said = [Some(revoked.sentence(&name)), revoked.note(&name)];
+            Ok(done(said.into_iter().flatten().collect::<Vec<_>>().join(" ")))
         })
         .await
     }
 
-    pub(super) async fn switch(
+    pub(super) async fn show_switched(
         &self,
         name: String,
         on: bool,
         actor: Actor,
     ) -> Result<ActionReceipt, Problem> {
-        self.change(name, actor, "server enabled or disabled", move |composed, server| {
-            if on {
-                may_run(server, &composed.servers.makers).map_err(anyhow::Error::msg)?;
-            }
-            // No override if it equals the configuration.
-            let wish = (server.enabled != on).then_some(on);
-            composed.servers.makers.toggles.set(&server.name, wish)?;
-            Ok(format!("{} server `{}`.", if on { "Enabled" } else { "Disabled" }, server.name))
+        self.run(move |ops| {
+            ops.switch_server(&name, on, &actor)?;
+            Ok(done(format!("{} server `{name}`.", if on { "Enabled" } else { "Disabled" })))
         })
         .await
     }
 
-    pub(super) async fn restart(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
-        self.change(name, actor, "server restarted", |composed, server| {
-            composed.servers.makers.toggles.reload(&server.name)?;
-            Ok(format!("Restarting server `{}`.", server.name))
-        })
-        .await
-    }
-
-    /// Applies a change to a configured server.
-    async fn change(
-        &self,
-        name: String,
-        actor: Actor,
-        what: &'static str,
-        change: impl FnOnce(&ComposedHub, &McpServerSettings) -> anyhow::Result<String> + Send + 'static,
-    ) -> Result<ActionReceipt, Problem> {
-        let (composed, config) = (self.composed.clone(), self.config());
-        blocking(move || {
-            let server = find(&config, &name)?;
-            let said = change(&composed, server).map_err(explained)?;
-            tracing::info!(target: "admin", by = %actor, server = %name, "{what}");
-            Ok(done(said))
+    pub(super) async fn show_restarted(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
+        self.run(move |ops| {
+            Ok(done(match ops.restart_server(&name, &actor)? {
+                RestartOutcome::Restarting => format!("Restarting server `{name}`."),
+                RestartOutcome::Disabled | RestartOutcome::Unreviewed => {
+                    format!("Server `{name}` is disabled, so it does not connect.")
+                }
+            }))
         })
         .await
     }
@@ -292,7 +269,7 @@ impl HubDesk {
         actor: Actor,
     ) -> Result<OneTimeReveal<ServerLoginUrl>, Problem> {
         let config = self.config();
-        find(&config, &name)?;
+        find_server(&config, &name)?;
         let login = self.composed.servers.login(&name).ok_or_else(|| {
             Problem::conflict(format!("login is not configured for `{name}`, or it is not running")).hint(
                 format!("add `oauth = true` to `mcp.{name}` in the configuration and enable the server"),
@@ -341,11 +318,6 @@ impl Consent for PageConsent {
         let sent = self.0.lock().take().and_then(|person| person.send(url.to_owned()).ok());
         Box::pin(async move { sent.ok_or_else(|| "the login was abandoned".to_owned()) })
     }
-}
-
-fn find<'c>(config: &'c config::Config, name: &str) -> Result<&'c McpServerSettings, Problem> {
-    let found = config.mcp.iter().find(|server| server.name == name);
-    found.ok_or_else(|| Problem::not_found(format!("no such server: `{}`", printable(name))))
 }
 
 /// Digest of a snapshot, for optimistic concurrency.

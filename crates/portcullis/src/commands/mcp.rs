@@ -6,7 +6,7 @@ pub(crate) mod probe;
 mod status;
 pub(crate) mod trust;
 
-use super::{LoadedHome, block_on, open};
+use super::{LoadedHome, block_on, open, this_user};
 use crate::cli::{McpArgs, McpCommand};
 use crate::commands::mcp_auth::{self, Browser};
 use crate::config::{Config, EditError, McpServerSettings, remove_server};
@@ -18,6 +18,8 @@ use crate::secret_detection::{Extent, shortened};
 use crate::{BadUsage, print, secret_detection};
 use anyhow::{Context, Result};
 use portcullis_core::SystemClock;
+use portcullis_ops::Operations;
+use portcullis_ops::servers::RestartOutcome;
 use portcullis_server::local;
 use portcullis_store::secrets::SecretStore;
 use portcullis_upstream::LogoutReport;
@@ -79,6 +81,11 @@ impl McpCommandContext {
         let store =
             crate::passphrase::open_secrets(&self.home, &self.config, &database, clock.clone(), asking)?;
         ServerFactory::open(&self.config.workspace.secure_dir(), &database, Arc::new(store), clock)
+    }
+
+    fn operations(&self) -> Result<Operations> {
+        let (home, config, database) = (&self.home, &self.config, database::open(&self.config)?);
+        Ok(Operations::in_command(home.clone(), config.clone(), database, |warning| print::note(warning)))
     }
 
     fn server(&self, name: &str) -> Result<&McpServerSettings> {
@@ -169,42 +176,30 @@ impl McpCommandContext {
     }
 
     fn reload(&self, name: &str) -> Result<ExitCode> {
-        let server = self.server(name)?;
-        let makers = self.makers(false)?;
-        if !makers.is_wanted(server) {
-            // A disabled server does not connect.
-            let how = may_run(server, &makers).map_or("trust", |()| "enable");
-            if self.as_json {
-                let running = self.hub_runs()?;
-                print::json(
-                    &json!({ "server": name, "reload": false, "enabled": false, "hub_running": running }),
-                );
-            } else {
-                print::line(format!(
-                    "Server `{name}` is disabled, so it does not connect. To enable it: portcullis mcp {how} {name}"
-                ));
-            }
-            return Ok(ExitCode::SUCCESS);
-        }
-        if server.place.is_none() {
-            // The program may have been installed since; if not, the hub reports it.
-            let _ = makers.find_program(server);
-        }
-        makers.toggles.reload(name)?;
+        let outcome = self.operations()?.restart_server(name, &this_user())?;
         let running = self.hub_runs()?;
-        self.report(name, json!({ "reload": true, "enabled": true }), running, "is restarting");
+        let how = match outcome {
+            RestartOutcome::Restarting => {
+                self.report(name, json!({ "reload": true, "enabled": true }), running, "is restarting");
+                return Ok(ExitCode::SUCCESS);
+            }
+            RestartOutcome::Disabled => "enable",
+            RestartOutcome::Unreviewed => "trust",
+        };
+        if self.as_json {
+            print::json(
+                &json!({ "server": name, "reload": false, "enabled": false, "hub_running": running }),
+            );
+        } else {
+            print::line(format!(
+                "Server `{name}` is disabled, so it does not connect. To enable it: portcullis mcp {how} {name}"
+            ));
+        }
         Ok(ExitCode::SUCCESS)
     }
 
     fn switch(&self, name: &str, on: bool) -> Result<ExitCode> {
-        let server = self.server(name)?;
-        let makers = self.makers(false)?;
-        if on {
-            may_run(server, &makers).map_err(anyhow::Error::msg)?;
-        }
-        // No override if it equals the configuration.
-        let wish = (server.enabled != on).then_some(on);
-        makers.toggles.set(name, wish)?;
+        self.operations()?.switch_server(name, on, &this_user())?;
         let running = self.hub_runs()?;
         self.report(name, json!({ "enabled": on }), running, if on { "is enabled" } else { "is disabled" });
         Ok(ExitCode::SUCCESS)
@@ -224,17 +219,6 @@ impl McpCommandContext {
     fn hub_runs(&self) -> Result<bool> {
         block_on(local::connect(self.home.path())).map(|connected| connected.is_ok())
     }
-}
-
-/// Refuses to start an imported server before its review.
-pub(crate) fn may_run(server: &McpServerSettings, makers: &ServerFactory) -> Result<(), String> {
-    let name = &server.name;
-    if !makers.is_unreviewed(server) {
-        return Ok(());
-    }
-    Err(format!(
-        "server `{name}` was imported and not reviewed yet. To review and trust it: portcullis mcp trust {name}"
-    ))
 }
 
 /// Returns a server status as people read it.

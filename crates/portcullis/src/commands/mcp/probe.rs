@@ -1,12 +1,13 @@
 //! Probe: connects to a server once and lists what it provides.
 
-use super::{McpCommandContext, may_run, sign_in_hint, status_predicate};
+use super::{McpCommandContext, sign_in_hint, status_predicate};
 use crate::commands::block_on;
 use crate::config::{Config, McpServerSettings};
 use crate::mcp::{ServerFactory, shown};
 use crate::{output_redaction, print};
 use anyhow::{Result, anyhow};
 use portcullis_core::Registry;
+use portcullis_ops::servers::may_run;
 use portcullis_store::pins::{DefinitionPin, PinKind, ServerSnapshot};
 use portcullis_upstream::{ServerStatus, StartPolicy, StatusKind, Trust, Upstream};
 use serde_json::{Value, json};
@@ -157,7 +158,7 @@ impl McpCommandContext {
     pub(super) fn test(&self, name: &str) -> Result<ExitCode> {
         let server = self.server(name)?;
         let makers = self.makers(needs_secrets(server))?;
-        may_run(server, &makers).map_err(anyhow::Error::msg)?;
+        may_run(server, &makers)?;
         let looked = probe(server, &self.config, &makers)?;
         let works = looked.seen.is_some();
         if self.as_json {

@@ -3,6 +3,7 @@
 use super::probe::{needs_secrets, probe};
 use super::{McpCommandContext, reached};
 use crate::cli::McpTrustArgs;
+use crate::commands::this_user;
 use crate::config::McpServerSettings;
 use crate::mcp::ServerFactory;
 use crate::secret_detection::{Extent, shortened};
@@ -127,19 +128,14 @@ impl McpCommandContext {
     }
 
     fn revoke(&self, name: &str) -> Result<ExitCode> {
-        let was_trusted = self.makers(false)?.pins.revoke(name)?;
-        if !was_trusted && self.config.mcp.iter().all(|server| server.name != name) {
-            return Err(super::explained(crate::config::EditError::Unknown(name.to_owned())));
-        }
+        let revoked = self.operations()?.revoke_trust(name, &this_user())?;
         if self.as_json {
-            print::json(&json!({ "server": name, "trusted": false, "was_trusted": was_trusted }));
-        } else if was_trusted {
-            print::line(format!("Revoked trust in `{name}`: its tools are hidden from agents."));
+            print::json(&json!({ "server": name, "trusted": false, "was_trusted": revoked.was_trusted }));
         } else {
-            print::line(format!("Server `{name}` was not trusted."));
+            print::line(revoked.sentence(name));
         }
-        if self.config.mcp.iter().any(|server| server.name == name && server.always_trusted) {
-            print::note(format!("The configuration still trusts it: `mcp.{name}.trust` is \"always\"."));
+        if let Some(note) = revoked.note(name) {
+            print::note(note);
         }
         Ok(ExitCode::SUCCESS)
     }
