@@ -158,6 +158,7 @@ async fn end_servers() {
     tokio::select! {
         _ = tokio::time::timeout(SERVERS_END_WITHIN, crate::mcp::SERVERS.run()) => {}
         () = ending.received() => {}
+        () = overdue::insisted() => {}
     }
 }
 

@@ -2,8 +2,21 @@
 
 use super::{SERVERS_END_WITHIN, ShutdownSignals};
 use anyhow::{Context, Result};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
+
+/// Whether a second signal came. The steps of the shutdown listen for it one after the other, and could miss it in between.
+static INSISTED: AtomicBool = AtomicBool::new(false);
+/// How often a step that waits looks whether a second signal came.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Resolves when a second signal has come, also if that was before.
+pub(super) async fn insisted() {
+    while !INSISTED.load(Ordering::Relaxed) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
 
 /// Extra time for steps without a timeout of their own.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -38,6 +51,7 @@ fn watch_with(within: Duration, at_once: Duration, end: impl FnOnce() + Send + '
         runtime.block_on(async {
             ending.heard().await;
             if tokio::time::timeout(within, ending.heard()).await.is_ok() {
+                INSISTED.store(true, Ordering::Relaxed);
                 tokio::time::sleep(at_once).await;
             }
         });
