@@ -4,15 +4,23 @@
 //! returns. [`Database::change`] is one writer per topic and raises the topic's version, so that other processes reload.
 //! [`Database::claim`] locks rows only, for queues and runs that several hubs work on.
 //!
-//! The engine is SQLite, on one thread. What stands in SQL is portable to PostgreSQL: `$1`, `ON CONFLICT`, `RETURNING`,
+//! The engine is SQLite; [`engine`] says which threads there are, and why an acknowledged change is in force everywhere. What stands in SQL is portable to PostgreSQL: `$1`, `ON CONFLICT`, `RETURNING`,
 //! times as microseconds in `BIGINT`, bytes as `BYTEA`.
 
 mod backup;
+mod connection;
 mod engine;
 mod error;
+mod follower;
+mod freshness;
 mod migration;
 mod peers;
 mod records;
+mod registry;
+mod row_key;
+mod shared;
+mod statement;
+mod unknown_members;
 mod value;
 mod view;
 
@@ -22,6 +30,7 @@ pub(crate) use records::fill;
 pub use records::{
     EncodedRows, Record, RecordTable, TopicRows, TopicState, TopicStore, encode_records, load_records,
 };
+pub use row_key::ROW_KEY_NAME;
 pub use value::{FromValue, Row, Value};
 pub use view::{Load, Snapshot, View};
 
@@ -30,6 +39,9 @@ use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Finds out whether an operation was made.
+const OPERATION: &str = "SELECT 1 FROM operations WHERE id = $1";
 
 /// The name of the database's file.
 pub const FILE_NAME: &str = "portcullis.db";
@@ -76,17 +88,26 @@ impl OperationId {
 /// One transaction. Everything in it happens, or nothing does.
 pub struct Transaction<'c> {
     connection: &'c mut rusqlite::Connection,
+    row_key: &'c row_key::RowKey,
 }
 
 impl Transaction<'_> {
     /// Runs a statement and returns its rows. The text is fixed, so that no value can become part of it.
     pub async fn query(&mut self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, DatabaseError> {
-        engine::query(self.connection, sql, values)
+        statement::query(self.connection, sql, values)
     }
 
     /// Runs a statement and returns how many rows it changed.
     pub async fn execute(&mut self, sql: &'static str, values: &[Value]) -> Result<usize, DatabaseError> {
-        engine::execute(self.connection, sql, values)
+        statement::execute(self.connection, sql, values)
+    }
+}
+
+impl Transaction<'_> {
+    /// Seals every row as it is. For tests, which change rows without the types that protect them.
+    #[doc(hidden)]
+    pub fn seal_rows(&mut self) -> Result<(), DatabaseError> {
+        statement::seal_rows(self.connection, self.row_key)
     }
 }
 
@@ -110,10 +131,10 @@ pub struct Database {
 impl Database {
     /// Opens the database in a folder, makes it where it is missing, and applies the migrations that it does not have.
     ///
-    /// A file that others can read, that is damaged or that a newer program has written is refused.
+    /// A file that others can read, that is damaged or that a newer program has written is refused. The same file opened
+    /// twice is the same database.
     pub fn open(folder: &Path, migrations: &[Migration]) -> Result<Database, DatabaseError> {
-        let engine = Engine::open(folder, FILE_NAME, migrations)?;
-        Ok(Database { engine: Arc::new(engine) })
+        Ok(Database { engine: registry::open(folder, FILE_NAME, migrations)? })
     }
 
     /// Makes an empty database that no other process sees and that ends with this one.
@@ -124,6 +145,11 @@ impl Database {
     /// Returns where the database is.
     pub fn path(&self) -> PathBuf {
         self.engine.path().to_owned()
+    }
+
+    /// Returns whether another process has the database open.
+    pub(crate) fn is_open_in(&self, pid: u32) -> bool {
+        peers::has_joined(self.engine.path(), pid)
     }
 
     /// Keeps what a topic means in memory. `load` runs now, and again after each change of the topic by whichever process.
@@ -166,8 +192,7 @@ impl Database {
     pub async fn was_done(&self, id: OperationId) -> Result<bool, DatabaseError> {
         self.read(move |transaction| {
             Box::pin(async move {
-                let found = "SELECT 1 FROM operations WHERE id = $1";
-                Ok(!transaction.query(found, &[id.to_value()]).await?.is_empty())
+                Ok(!transaction.query(OPERATION, &[id.to_value()]).await?.is_empty())
             })
         })
         .await
@@ -192,7 +217,7 @@ impl Database {
         E: From<DatabaseError> + Send + 'static,
     {
         let (reply, outcome) = oneshot::channel();
-        let job: Job = Box::new(move |engine| drop(reply.send(engine.run(kind, work))));
+        let job: Job = Box::new(move |writer| writer.run(kind, work, reply));
         self.engine.submit(job)?;
         Ok(outcome)
     }
@@ -203,5 +228,7 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
     futures::executor::block_on(future)
 }
 
+#[cfg(test)]
+mod process_tests;
 #[cfg(test)]
 mod tests;

@@ -38,14 +38,14 @@ pub const MIGRATIONS: [Migration; 1] = [Migration {
     number: 1,
     sql: concat!(
         "CREATE TABLE imports (file TEXT PRIMARY KEY, at BIGINT NOT NULL);\n",
-        record_table_sql!("clients"),
-        record_table_sql!("approvals"),
-        record_table_sql!("pins"),
+        sealed_record_table_sql!("clients"),
+        sealed_record_table_sql!("approvals"),
+        sealed_record_table_sql!("pins"),
         record_table_sql!("server_overrides"),
         record_table_sql!("secrets"),
-        record_table_sql!("admins"),
-        record_table_sql!("admin_links"),
-        record_table_sql!("admin_sessions"),
+        sealed_record_table_sql!("admins"),
+        sealed_record_table_sql!("admin_links"),
+        sealed_record_table_sql!("admin_sessions"),
     ),
 }];
 

@@ -11,7 +11,7 @@ pub use canonical::{canonical, digest};
 pub use difference::{PinDifference, differences};
 
 use crate::database::{Database, DatabaseError, Record, RecordTable, Topic, TopicState, TopicStore};
-use crate::record_table;
+use crate::sealed_record_table;
 use jiff::Timestamp;
 use portcullis_core::Clock;
 use serde::{Deserialize, Serialize};
@@ -170,7 +170,7 @@ pub(crate) struct PinRecord {
 }
 
 impl Record for PinRecord {
-    const TABLE: RecordTable = record_table!("pins");
+    const TABLE: RecordTable = sealed_record_table!("pins");
 
     fn key(&self) -> &str {
         &self.server

@@ -182,6 +182,12 @@ impl From<SecretStoreFault> for SecretError {
     }
 }
 
+/// Returns the key that is in a file of its own, for the rows of the database, and makes one where there is none.
+pub(crate) fn row_master_key(path: &Path) -> Result<Zeroizing<Vec<u8>>, SecretError> {
+    let source = KeySource::File { path: path.to_owned(), data: Vec::new() };
+    Ok(Zeroizing::new(source.key(KeyCreation::IfMissing)?.bytes().to_vec()))
+}
+
 /// Returns the kind of key that the store needs. Needs no key itself.
 pub fn key_requirement(database: &Database) -> KeyRequirement {
     let topic = TopicStore::<SealedTable>::open(database);

@@ -7,14 +7,28 @@ pub(crate) fn open(folder: &Path) -> Database {
     crate::open(folder, &[]).unwrap()
 }
 
-/// Changes rows as another process would, but without the types that protect them.
+/// Changes rows as another process would that has the row key, but without the types that protect them.
 pub(crate) fn edit(folder: &Path, topic: &'static str, sql: &'static str) {
     let id = OperationId::random().unwrap();
     let edited: Result<usize, DatabaseError> =
         wait(open(folder).change(Topic::new(topic), id, move |transaction| {
-            Box::pin(async move { transaction.execute(sql, &[]).await })
+            Box::pin(async move {
+                let edited = transaction.execute(sql, &[]).await?;
+                transaction.seal_rows()?;
+                Ok(edited)
+            })
         }));
     assert!(edited.unwrap() > 0);
+}
+
+/// Gives every row the seal that it would have if the program had written it.
+pub(crate) fn seal(folder: &Path) {
+    let id = OperationId::random().unwrap();
+    let sealed: Result<(), DatabaseError> = wait(
+        open(folder)
+            .change(Topic::new("test"), id, |transaction| Box::pin(async move { transaction.seal_rows() })),
+    );
+    sealed.unwrap();
 }
 
 /// Returns every row of the database as text.

@@ -49,7 +49,7 @@ fn unreadable(text: &str) -> ! {
 }
 
 impl TestHome {
-    /// Changes rows of the database as another process would, but without the types that protect them.
+    /// Changes rows of the database as another process of this home would, but without the types that protect them.
     pub async fn edit_rows(&self, topic: &'static str, sql: &'static str) {
         let database =
             portcullis_store::open(&self.path().join("workspace/secure"), &portcullis_tools::tables())
@@ -57,7 +57,11 @@ impl TestHome {
         let id = OperationId::random().unwrap();
         let edited: Result<usize, DatabaseError> = database
             .change(Topic::new(topic), id, move |transaction| {
-                Box::pin(async move { transaction.execute(sql, &[]).await })
+                Box::pin(async move {
+                    let edited = transaction.execute(sql, &[]).await?;
+                    transaction.seal_rows()?;
+                    Ok(edited)
+                })
             })
             .await;
         assert!(edited.unwrap() > 0, "no row changed");

@@ -6,7 +6,7 @@ use crate::database::{
     DatabaseError, EncodedRows, Record, RecordTable, Topic, TopicRows, TopicState, TopicStore, Transaction,
     encode_records, load_records,
 };
-use crate::record_table;
+use crate::sealed_record_table;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -56,7 +56,7 @@ pub(crate) fn read_legacy(value: Value) -> Result<AdminRows, String> {
 }
 
 impl Record for AdminRecord {
-    const TABLE: RecordTable = record_table!("admins");
+    const TABLE: RecordTable = sealed_record_table!("admins");
 
     fn key(&self) -> &str {
         &self.name
@@ -64,7 +64,7 @@ impl Record for AdminRecord {
 }
 
 impl Record for LinkRecord {
-    const TABLE: RecordTable = record_table!("admin_links");
+    const TABLE: RecordTable = sealed_record_table!("admin_links");
 
     fn key(&self) -> &str {
         &self.sha256
@@ -72,7 +72,7 @@ impl Record for LinkRecord {
 }
 
 impl Record for SessionRecord {
-    const TABLE: RecordTable = record_table!("admin_sessions");
+    const TABLE: RecordTable = sealed_record_table!("admin_sessions");
 
     fn key(&self) -> &str {
         &self.id

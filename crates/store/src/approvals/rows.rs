@@ -2,12 +2,12 @@
 
 use super::{ARGUMENTS_KEPT_BYTES_MAX, Approval, ApprovalError, ApprovalState, OVER_MAX, REJECTED_MAX};
 use crate::database::{Record, RecordTable, Topic, TopicState, TopicStore};
-use crate::record_table;
+use crate::sealed_record_table;
 use jiff::Timestamp;
 use serde_json::Value;
 
 impl Record for Approval {
-    const TABLE: RecordTable = record_table!("approvals");
+    const TABLE: RecordTable = sealed_record_table!("approvals");
 
     fn key(&self) -> &str {
         &self.id

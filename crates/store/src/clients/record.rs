@@ -3,7 +3,7 @@
 use super::token::ClientTokenDigest;
 use super::{ClientInfo, check_name};
 use crate::database::{Record, RecordTable};
-use crate::record_table;
+use crate::sealed_record_table;
 use jiff::Timestamp;
 use portcullis_core::{Effect, EffectSet, ToolView};
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,7 @@ impl ClientRecord {
 }
 
 impl Record for ClientRecord {
-    const TABLE: RecordTable = record_table!("clients");
+    const TABLE: RecordTable = sealed_record_table!("clients");
 
     fn key(&self) -> &str {
         &self.name

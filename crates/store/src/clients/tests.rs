@@ -51,8 +51,14 @@ impl Fixture {
         self.directory.authenticate(token).map(|client| client.name.clone())
     }
 
-    /// Changes the rows behind the program's back.
+    /// Changes the rows behind the program's back, and gives them their seals.
     fn edit(&self, sql: &str) {
+        self.edit_without_key(sql);
+        crate::testing::seal(&self.secure());
+    }
+
+    /// The same, as one does who can write to the database and no more.
+    fn edit_without_key(&self, sql: &str) {
         let file = self.secure().join(crate::database::FILE_NAME);
         rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
     }
@@ -229,7 +235,7 @@ fn damaged_rows_let_nobody_in_and_are_left_alone() {
         "UPDATE clients SET record = replace(record, '\"token_sha256\":\"', '\"token_sha256\":\"zz')",
         "UPDATE clients SET record = replace(record, 'laptop', 'tablet')",
         "UPDATE clients SET record = x'ff'",
-        "INSERT INTO clients SELECT 'two', 2, replace(record, 'laptop', 'two') FROM clients",
+        "INSERT INTO clients SELECT 'two', 2, replace(record, 'laptop', 'two'), seal FROM clients",
     ] {
         at.edit(&format!("CREATE TABLE good AS SELECT * FROM clients; {edit};"));
         let late = at.other_process();
@@ -259,6 +265,63 @@ fn what_a_newer_program_has_added_is_not_in_the_way() {
     let token = at.add("laptop");
     at.edit("UPDATE clients SET record = replace(record, '{\"name\"', '{\"team\":7,\"name\"')");
     assert!(at.other_process().authenticate(&token).is_some());
+}
+
+#[test]
+fn what_a_newer_program_has_added_survives_an_edit() {
+    let at = Fixture::new();
+    at.add("laptop");
+    at.edit("UPDATE clients SET record = replace(record, '{\"name\"', '{\"team\":7,\"name\"')");
+    let other = at.other_process();
+    other.change_scope("laptop", vec!["a*".into()], EffectSet::ALL, None).unwrap();
+    let text = crate::testing::export(&at.secure());
+    assert!(text.contains(r#"\"team\":7"#) && text.contains("a*"), "{text}");
+}
+
+#[test]
+fn a_row_that_was_written_without_the_key_lets_nobody_in() {
+    let edits = [
+        "UPDATE clients SET record = replace(record, 'laptop', 'desktop'), key = 'desktop' WHERE key = 'laptop'",
+        "UPDATE clients SET record = replace(record, '[\"*\"]', '[\"**\"]')",
+        "UPDATE clients SET seal = NULL",
+        "UPDATE clients SET seal = ''",
+        // The seal of another row, and that of a row of another table.
+        "UPDATE clients SET seal = (SELECT seal FROM clients WHERE key = 'other')",
+        "INSERT INTO clients (key, position, record, seal)
+         SELECT 'new', 9, replace(record, 'laptop', 'new'), seal FROM clients WHERE key = 'laptop'",
+    ];
+    for edit in edits {
+        let at = Fixture::new();
+        let token = at.add("laptop");
+        at.add("other");
+        at.edit_without_key(edit);
+        let other = at.other_process();
+        assert!(other.authenticate(&token).is_none(), "{edit}");
+        let health = other.health().unwrap_err();
+        assert!(health.contains("table clients has") && health.contains("seal"), "{health}");
+        let problems = crate::database::wait(crate::testing::open(&at.secure()).check()).unwrap();
+        assert!(!problems.is_empty(), "{edit}");
+    }
+}
+
+#[test]
+fn without_the_key_nobody_is_let_in_and_the_key_is_not_made_anew() {
+    let at = Fixture::new();
+    let token = at.add("laptop");
+    let Fixture { dir, clock, directory } = at;
+    drop(directory);
+    let (secure, elsewhere) = (dir.path().join("secure"), dir.path().join("row.key"));
+    let key = secure.join(crate::database::ROW_KEY_NAME);
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    std::fs::rename(&key, &elsewhere).unwrap();
+    let open = || ClientDirectory::open(&crate::open(&secure, &[]).unwrap(), clock.clone());
+    let without = open();
+    assert!(without.authenticate(&token).is_none() && !key.exists());
+    assert!(without.health().unwrap_err().contains("row.key` is missing"), "{:?}", without.health());
+    assert!(without.add(new("second")).is_err());
+    drop(without);
+    std::fs::rename(&elsewhere, &key).unwrap();
+    assert!(open().authenticate(&token).is_some());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Checking, copying and writing out a database.
 
-use super::{Database, DatabaseError, Value, engine};
+use super::row_key::RowKey;
+use super::{Database, DatabaseError, Value, statement};
 use rusqlite::Connection;
 use serde_json::{Map, json};
 use std::fs::OpenOptions;
@@ -8,16 +9,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// How many problems a check names.
-const PROBLEMS_MAX: i64 = 20;
+const PROBLEMS_MAX: usize = 20;
 
 impl Database {
-    /// Reads every page and index, and returns what is wrong.
+    /// Reads every page, index and seal, and returns what is wrong.
     pub async fn check(&self) -> Result<Vec<String>, DatabaseError> {
-        self.on_connection(|connection| {
+        self.on_connection(|connection, row_key| {
             let mut statement = connection.prepare(&format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
             let found = statement.query_map([], |row| row.get::<_, String>(0))?;
             let found = found.collect::<Result<Vec<_>, _>>()?;
-            Ok(found.into_iter().filter(|line| line != "ok").collect())
+            let mut problems: Vec<String> = found.into_iter().filter(|line| line != "ok").collect();
+            if problems.is_empty() {
+                problems = statement::check_seals(connection, row_key, PROBLEMS_MAX)?;
+            }
+            Ok(problems)
         })
         .await
     }
@@ -30,7 +35,7 @@ impl Database {
         made.map_err(|e| DatabaseError::file("make", &to, e))?;
         let path = to.clone();
         let copied = self
-            .on_connection(move |connection| {
+            .on_connection(move |connection, _| {
                 let Some(path) = path.to_str() else {
                     return Err(DatabaseError::refused(&path, "is not a name in UTF-8"));
                 };
@@ -39,8 +44,10 @@ impl Database {
             })
             .await;
         match copied {
-            Ok(()) => std::fs::File::open(&to)
-                .and_then(|file| file.sync_all())
+            // The name must last as well as what is in it.
+            Ok(()) => [to.as_path(), to.parent().unwrap_or(Path::new("."))]
+                .into_iter()
+                .try_for_each(|path| std::fs::File::open(path)?.sync_all())
                 .map_err(|e| DatabaseError::file("write", &to, e)),
             Err(error) => {
                 // Half a copy is worse than none.
@@ -52,7 +59,7 @@ impl Database {
 
     /// Returns every row of every table as JSON. Secrets are in it as they are stored: sealed.
     pub async fn export(&self) -> Result<serde_json::Value, DatabaseError> {
-        self.on_connection(|connection| {
+        self.on_connection(|connection, _| {
             let tables = {
                 let listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
                 let mut statement = connection.prepare(listed)?;
@@ -60,7 +67,7 @@ impl Database {
             };
             let mut all = Map::new();
             for table in tables {
-                let rows = engine::table(connection, &table)?;
+                let rows = statement::table(connection, &table)?;
                 let rows: Vec<_> = rows
                     .into_iter()
                     .map(|row| {
@@ -77,10 +84,12 @@ impl Database {
 
     async fn on_connection<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Connection) -> Result<T, DatabaseError> + Send + 'static,
+        work: impl FnOnce(&mut Connection, &RowKey) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T, DatabaseError> {
         let (reply, outcome) = futures::channel::oneshot::channel();
-        self.engine.submit(Box::new(move |worker| drop(reply.send(work(&mut worker.connection)))))?;
+        self.engine.submit(Box::new(move |writer| {
+            drop(reply.send(work(&mut writer.connection, &writer.row_key)));
+        }))?;
         outcome.await.map_err(|_| DatabaseError::stopped())?
     }
 }

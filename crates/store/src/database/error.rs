@@ -47,6 +47,12 @@ impl DatabaseError {
         DatabaseError::new(ErrorKind::Failed, message).caused_by(source)
     }
 
+    /// Other processes cannot be told what this one has read.
+    pub(super) fn peers(source: io::Error) -> DatabaseError {
+        let message = format!("the other processes cannot be told: {source}");
+        DatabaseError::new(ErrorKind::Failed, message).caused_by(source)
+    }
+
     /// A row that makes no sense.
     pub fn shape(why: String) -> DatabaseError {
         DatabaseError::new(ErrorKind::Damaged, format!("the database is damaged: {why}"))
@@ -66,6 +72,22 @@ impl DatabaseError {
 
     pub(super) fn repeated() -> DatabaseError {
         DatabaseError::new(ErrorKind::Repeated, "this operation was made already")
+    }
+
+    /// The snapshots are too old to go by.
+    pub(super) fn stale(why: Option<&str>) -> DatabaseError {
+        let why = why.unwrap_or("it does not answer");
+        DatabaseError::new(ErrorKind::Busy, format!("the database cannot be read now: {why}"))
+    }
+
+    /// A change whose COMMIT failed, and of which nothing can be read afterwards.
+    pub(super) fn unknown_outcome(source: rusqlite::Error) -> DatabaseError {
+        let message = format!("whether the change was made is not known, look before you repeat it: {source}");
+        DatabaseError::new(ErrorKind::Failed, message).caused_by(source)
+    }
+
+    pub(super) fn key(why: &impl std::fmt::Display) -> DatabaseError {
+        DatabaseError::new(ErrorKind::Refused, format!("the key of the database's rows: {why}"))
     }
 
     /// The caller refused its own change, and has an error of its own.

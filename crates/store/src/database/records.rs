@@ -4,6 +4,7 @@
 //! what the records of a topic mean in memory, and writes only the rows that a change made different.
 
 use super::engine::Kind;
+use super::unknown_members::carry_over;
 use super::{Database, DatabaseError, OperationId, Snapshot, Topic, Transaction, Value, View, wait};
 use arc_swap::Guard;
 use futures::future::BoxFuture;
@@ -12,7 +13,11 @@ use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// How long an edit may take. It only changes rows in memory; while it does, no other process can write.
+const EDIT_WITHIN: Duration = Duration::from_secs(2);
 
 /// A row: its key and its JSON document.
 pub trait Record: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
@@ -27,8 +32,11 @@ pub trait Record: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
 pub struct RecordTable {
     pub name: &'static str,
     pub select: &'static str,
+    pub select_one: &'static str,
     pub upsert: &'static str,
     pub delete: &'static str,
+    /// Sets the seal of a row; `None` where rows have none.
+    pub seal: Option<&'static str>,
 }
 
 /// Makes a [`RecordTable`] of a name. Its migration is [`record_table_sql!`] of the same name.
@@ -38,6 +46,7 @@ macro_rules! record_table {
         $crate::database::RecordTable {
             name: $name,
             select: concat!("SELECT key, record FROM ", $name, " ORDER BY position"),
+            select_one: concat!("SELECT record FROM ", $name, " WHERE key = $1"),
             upsert: concat!(
                 "INSERT INTO ",
                 $name,
@@ -46,6 +55,19 @@ macro_rules! record_table {
                 "), $2) ON CONFLICT (key) DO UPDATE SET record = excluded.record"
             ),
             delete: concat!("DELETE FROM ", $name, " WHERE key = $1"),
+            seal: None,
+        }
+    };
+}
+
+/// The same, of rows that let somebody in. Each has a seal, which only a holder of the row key can make.
+#[macro_export]
+macro_rules! sealed_record_table {
+    ($name:literal) => {
+        $crate::database::RecordTable {
+            select: concat!("SELECT key, record, seal FROM ", $name, " ORDER BY position"),
+            seal: Some(concat!("UPDATE ", $name, " SET seal = $2 WHERE key = $1")),
+            ..$crate::record_table!($name)
         }
     };
 }
@@ -54,11 +76,28 @@ macro_rules! record_table {
 #[macro_export]
 macro_rules! record_table_sql {
     ($name:literal) => {
+        $crate::record_table_sql!($name, "")
+    };
+    ($name:literal, $more:literal) => {
         concat!(
             "CREATE TABLE ",
             $name,
-            " (key TEXT PRIMARY KEY, position BIGINT NOT NULL, record TEXT NOT NULL);\n"
+            " (key TEXT PRIMARY KEY, position BIGINT NOT NULL, record TEXT NOT NULL",
+            $more,
+            ");\nCREATE INDEX ",
+            $name,
+            "_by_position ON ",
+            $name,
+            " (position);\n"
         )
+    };
+}
+
+/// Returns the SQL that makes the table of [`sealed_record_table!`].
+#[macro_export]
+macro_rules! sealed_record_table_sql {
+    ($name:literal) => {
+        $crate::record_table_sql!($name, ", seal TEXT")
     };
 }
 
@@ -94,6 +133,10 @@ pub async fn load_records<R: Record>(transaction: &mut Transaction<'_>) -> Resul
                 let key = portcullis_core::json::printable(&key);
                 DatabaseError::shape(format!("`{key}` in table {}: {why}", R::TABLE.name))
             };
+            if R::TABLE.seal.is_some() {
+                let seal: Option<String> = row.take("seal")?;
+                transaction.row_key.check(R::TABLE.name, &key, &text, seal.as_deref())?;
+            }
             let record: R = serde_json::from_str(&text).map_err(|e| damaged(&e.to_string()))?;
             if record.key() == key { Ok(record) } else { Err(damaged("the record has another key")) }
         })
@@ -130,14 +173,37 @@ async fn store(
         let mut gone: HashMap<&str, &str> =
             before.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
         for (key, text) in rows {
-            if gone.remove(key.as_str()) != Some(text) {
-                let values = [Value::from(key.as_str()), Value::from(text.as_str())];
-                transaction.execute(table.upsert, &values).await?;
+            let known = gone.remove(key.as_str());
+            if known != Some(text) {
+                write_row(transaction, table, key, known, text).await?;
             }
         }
         for key in gone.into_keys() {
             transaction.execute(table.delete, &[Value::from(key)]).await?;
         }
+    }
+    Ok(())
+}
+
+/// Writes one row, with its seal and with what a newer program has added to it.
+async fn write_row(
+    transaction: &mut Transaction<'_>,
+    table: &RecordTable,
+    key: &str,
+    known: Option<&str>,
+    text: &str,
+) -> Result<(), DatabaseError> {
+    let stored = match known {
+        Some(_) => transaction.query(table.select_one, &[key.into()]).await?.pop(),
+        None => None,
+    };
+    let stored: Option<String> = stored.map(|mut row| row.take("record")).transpose()?;
+    let carried = stored.zip(known).and_then(|(stored, known)| carry_over(&stored, known, text));
+    let text = carried.as_deref().unwrap_or(text);
+    transaction.execute(table.upsert, &[key.into(), text.into()]).await?;
+    if let Some(statement) = table.seal {
+        let seal = transaction.row_key.seal(table.name, key, text)?;
+        transaction.execute(statement, &[key.into(), seal.into()]).await?;
     }
     Ok(())
 }
@@ -192,7 +258,7 @@ impl<S: TopicState> TopicStore<S> {
     /// Changes the rows in one transaction; writes nothing if none differs. A change that `edit` refuses leaves all rows as they were, and rows that make no
     /// sense are not overwritten: a person may still be able to repair them.
     ///
-    /// `edit` runs on the calling thread while the topic is locked; it must not use the database. Blocks on the disk and on
+    /// `edit` runs on the calling thread while the topic is locked; it must not use the database, nor take long. Blocks on the disk and on
     /// other processes: not for an async worker.
     pub fn change<T, E>(&self, edit: impl FnOnce(&mut S::Rows) -> Result<T, E>) -> Result<T, E>
     where
@@ -208,7 +274,7 @@ impl<S: TopicState> TopicStore<S> {
                 let before = rows.encode()?;
                 // The caller that hangs up has refused the change.
                 loaded.send(rows).map_err(|_| DatabaseError::abandoned())?;
-                let rows = after.recv().map_err(|_| DatabaseError::abandoned())?;
+                let rows = after.recv_timeout(EDIT_WITHIN).map_err(|_| DatabaseError::abandoned())?;
                 let after = rows.encode()?;
                 if after == before {
                     return Err(DatabaseError::unchanged());

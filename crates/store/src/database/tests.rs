@@ -1,5 +1,6 @@
 use super::*;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 const COUNTERS: Topic = Topic::new("counters");
 const SCHEMA: &[Migration] = &[Migration {
@@ -8,11 +9,11 @@ const SCHEMA: &[Migration] = &[Migration {
     sql: "CREATE TABLE counters (name TEXT PRIMARY KEY, n BIGINT NOT NULL);",
 }];
 
-fn open(folder: &Path) -> Database {
+pub(super) fn open(folder: &Path) -> Database {
     Database::open(folder, SCHEMA).unwrap()
 }
 
-fn view(database: &Database) -> View<BTreeMap<String, i64>> {
+pub(super) fn view(database: &Database) -> View<BTreeMap<String, i64>> {
     database.view(
         COUNTERS,
         Box::new(|transaction| {
@@ -28,7 +29,7 @@ fn view(database: &Database) -> View<BTreeMap<String, i64>> {
     )
 }
 
-fn set(database: &Database, id: OperationId, name: &'static str, n: i64) -> Result<(), DatabaseError> {
+pub(super) fn set(database: &Database, id: OperationId, name: &'static str, n: i64) -> Result<(), DatabaseError> {
     wait(database.change(COUNTERS, id, move |transaction| {
         Box::pin(async move {
             // The parameters stand in another order than they are numbered in.
@@ -47,7 +48,6 @@ fn fresh() -> OperationId {
 #[test]
 fn a_change_is_in_every_view_when_it_returns() {
     let folder = tempfile::tempdir().unwrap();
-    // Two handles are two connections, as two processes have.
     let (here, elsewhere) = (open(folder.path()), open(folder.path()));
     let (view_here, view_elsewhere) = (view(&here), view(&elsewhere));
     for n in 0..20 {
@@ -190,6 +190,144 @@ fn a_backup_is_one_file_that_can_be_opened() {
     assert_eq!(wait(again.check()).unwrap(), Vec::<String>::new());
     let export = wait(again.export()).unwrap();
     assert_eq!(export["counters"], serde_json::json!([{ "name": "a", "n": 7 }]));
+}
+
+#[test]
+fn a_file_has_one_engine_however_often_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (open(folder.path()), open(folder.path()));
+    assert!(Arc::ptr_eq(&first.engine, &second.engine));
+    // A program that knows less is refused, as if it had opened the file first.
+    assert!(Database::open(folder.path(), &[]).is_err());
+    let newer = Migration { owner: "test", number: 2, sql: "CREATE TABLE more (id BIGINT PRIMARY KEY);" };
+    Database::open(folder.path(), &[SCHEMA[0], newer]).unwrap();
+}
+
+#[test]
+fn a_read_that_failed_is_tried_again() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path());
+    let tries = Arc::new(AtomicU32::new(0));
+    let counted = tries.clone();
+    let view: View<u32> = database.view(
+        COUNTERS,
+        Box::new(move |_| {
+            let tries = counted.clone();
+            Box::pin(async move {
+                match tries.fetch_add(1, Ordering::Relaxed) {
+                    0 => Err("disk I/O error".to_owned()),
+                    1 => panic!("on purpose"),
+                    n => Ok(n),
+                }
+            })
+        }),
+    );
+    assert_eq!(view.current().known.clone().unwrap_err(), "disk I/O error");
+    let began = Instant::now();
+    while view.current().known.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn readers_go_on_while_the_writer_is_busy() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path());
+    set(&database, fresh(), "a", 1).unwrap();
+    let view = view(&database);
+    let busy = database.clone();
+    let busy = std::thread::spawn(move || {
+        wait(busy.change::<_, DatabaseError>(COUNTERS, fresh(), |_| {
+            Box::pin(async {
+                std::thread::sleep(freshness::FRESH_FOR + Duration::from_millis(1_500));
+                Ok(())
+            })
+        }))
+    });
+    let mut longest = Duration::ZERO;
+    while !busy.is_finished() {
+        let began = Instant::now();
+        assert_eq!(view.current().known.as_ref().unwrap()["a"], 1);
+        longest = longest.max(began.elapsed());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    busy.join().unwrap().unwrap();
+    assert!(longest < Duration::from_millis(90), "a reader waited {longest:?}");
+}
+
+#[test]
+fn what_cannot_be_read_any_more_is_refused_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path());
+    set(&database, fresh(), "a", 1).unwrap();
+    let view = view(&database);
+    // The schema is gone, so that no version can be read.
+    let other = rusqlite::Connection::open(folder.path().join(FILE_NAME)).unwrap();
+    other.execute_batch("ALTER TABLE topics RENAME TO elsewhere").unwrap();
+    std::thread::sleep(freshness::FRESH_FOR + Duration::from_millis(200));
+    for _ in 0..100 {
+        let began = Instant::now();
+        let refused = view.current().known.clone().unwrap_err();
+        assert!(refused.contains("cannot be read now") && refused.contains("topics"), "{refused}");
+        assert!(began.elapsed() < Duration::from_millis(200));
+    }
+    other.execute_batch("ALTER TABLE elsewhere RENAME TO topics").unwrap();
+    let began = Instant::now();
+    while view.current().known.is_err() {
+        assert!(began.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn flipped_bytes_admit_no_row_that_was_not_there() {
+    use std::os::unix::fs::FileExt;
+    let folder = tempfile::tempdir().unwrap();
+    let rows = |folder: &Path| {
+        let database = crate::open(folder, &[]).ok()?;
+        let directory = crate::clients::ClientDirectory::open(&database, Arc::new(portcullis_core::SystemClock));
+        let known = directory.list().ok()?;
+        Some(known.into_iter().map(|client| serde_json::to_string(&client).unwrap()).collect::<Vec<_>>())
+    };
+    {
+        let database = crate::open(folder.path(), &[]).unwrap();
+        let directory = crate::clients::ClientDirectory::open(&database, Arc::new(portcullis_core::SystemClock));
+        for n in 0..20 {
+            directory
+                .add(crate::clients::NewClient {
+                    name: format!("client-{n}"),
+                    allow: vec!["*".into()],
+                    deny: Vec::new(),
+                    effects: portcullis_core::EffectSet::ALL,
+                    tools: portcullis_core::ToolView::All,
+                    expires_in: None,
+                })
+                .unwrap();
+        }
+    }
+    let whole = rows(folder.path()).unwrap();
+    assert_eq!(whole.len(), 20);
+    let path = folder.path().join(FILE_NAME);
+    let length = std::fs::metadata(&path).unwrap().len();
+    // A step that shares no factor with the page size meets every kind of place.
+    for at in (0..length).step_by(4_096 / 3 + 38) {
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x21], at).unwrap();
+        drop(file);
+        if let Some(found) = rows(folder.path()) {
+            assert!(found.iter().all(|row| whole.contains(row)), "byte {at}: {found:?}");
+        }
+        for name in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(folder.path().join(format!("{FILE_NAME}{name}")));
+        }
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&byte, at).unwrap();
+    }
+    assert_eq!(rows(folder.path()).unwrap(), whole);
 }
 
 #[test]

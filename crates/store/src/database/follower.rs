@@ -1,0 +1,260 @@
+//! The follower: a thread with its own connection that keeps snapshots fresh, tells other processes of changes, and answers
+//! theirs. It only reads, so no writer, no flush and no work in a transaction delays it.
+
+use super::freshness::Freshness;
+use super::peers::{Membership, Peers, PeersBehind};
+use super::row_key::RowKey;
+use super::shared::{Supervised, Views, WakeUp};
+use super::view::Refresh;
+use super::{DatabaseError, Transaction};
+use parking_lot::{Mutex, MutexGuard};
+use rusqlite::Connection;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the database is compared without news: a process may be killed right after COMMIT. A third of the time for
+/// which a snapshot is good.
+const TICK: Duration = Duration::from_secs(1);
+/// The pause between looks at the answers of other processes. It grows, for one that was stopped.
+const PAUSE_MIN: Duration = Duration::from_micros(200);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// How often a process that was given up may have to read again, before it tries at the next tick.
+const REJOIN_TRIES: u32 = 3;
+
+/// What the follower is asked to do.
+pub(super) enum Errand {
+    Load(Arc<dyn Refresh>, SyncSender<()>),
+    Announce(Announcement),
+}
+
+/// A change that was committed.
+pub(super) struct Announcement {
+    pub(super) version: i64,
+    /// Runs when every process of this machine goes by it.
+    pub(super) done: Box<dyn FnOnce() + Send>,
+}
+
+/// What the follower shares with the writer and with readers.
+pub(super) struct FollowerQueue {
+    errands: Mutex<VecDeque<Errand>>,
+    pub(super) wake: WakeUp,
+    /// Set when no more errands come.
+    ending: AtomicBool,
+}
+
+impl FollowerQueue {
+    pub(super) fn new(wake: WakeUp) -> FollowerQueue {
+        FollowerQueue { errands: Mutex::default(), wake, ending: AtomicBool::new(false) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Errand>> {
+        self.errands.lock()
+    }
+
+    /// Queues an errand. One that comes after the end is dropped, and with it its reply.
+    pub(super) fn push(&self, errand: Errand, supervised: &Supervised) {
+        let mut errands = self.lock();
+        if !supervised.is_over() {
+            errands.push_back(errand);
+        }
+        drop(errands);
+        self.wake.up();
+    }
+
+    pub(super) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+        self.wake.up();
+    }
+
+    pub(super) fn clear(&self) {
+        let errands = std::mem::take(&mut *self.lock());
+        drop(errands);
+    }
+}
+
+/// Which version of the topics the snapshots show.
+#[derive(Default)]
+pub(super) struct SnapshotReader {
+    version: Option<i64>,
+}
+
+impl SnapshotReader {
+    /// Reads again what has changed since it was last read, or could not be read. Returns the version that all views show.
+    pub(super) fn refresh(
+        &mut self,
+        connection: &mut Connection,
+        row_key: &RowKey,
+        views: &Views,
+    ) -> Result<i64, DatabaseError> {
+        let version: i64 = {
+            let mut statement = connection.prepare_cached("SELECT version FROM topics WHERE name = ''")?;
+            statement.query_row([], |row| row.get(0))?
+        };
+        let now = Instant::now();
+        if self.version == Some(version) && !views.all().iter().any(|view| view.is_due(now)) {
+            return Ok(version);
+        }
+        // In a transaction, so that all show the same moment.
+        connection.execute_batch("BEGIN")?;
+        let reloaded = reload(connection, row_key, views, now);
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        let version = reloaded?;
+        self.version = Some(version);
+        Ok(version)
+    }
+}
+
+fn reload(
+    connection: &mut Connection,
+    row_key: &RowKey,
+    views: &Views,
+    now: Instant,
+) -> Result<i64, DatabaseError> {
+    let versions: HashMap<String, i64> = {
+        let mut statement = connection.prepare_cached("SELECT name, version FROM topics")?;
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?
+    };
+    for view in views.all() {
+        let version = versions.get(view.topic().name()).copied().unwrap_or_default();
+        if view.version() != Some(version) || view.is_due(now) {
+            view.refresh(&mut Transaction { connection: &mut *connection, row_key }, version);
+        }
+    }
+    Ok(versions.get("").copied().unwrap_or_default())
+}
+
+pub(super) struct Follower {
+    pub(super) connection: Connection,
+    pub(super) row_key: Arc<RowKey>,
+    pub(super) peers: Peers,
+    pub(super) views: Arc<Views>,
+    pub(super) freshness: Arc<Freshness>,
+    pub(super) queue: Arc<FollowerQueue>,
+    pub(super) snapshots: SnapshotReader,
+    pub(super) awaited: Vec<(PeersBehind, Announcement)>,
+    pub(super) compared: Option<Instant>,
+    pub(super) pause: Duration,
+}
+
+impl Follower {
+    pub(super) fn new(
+        connection: Connection,
+        row_key: Arc<RowKey>,
+        peers: Peers,
+        views: Arc<Views>,
+        freshness: Arc<Freshness>,
+        queue: Arc<FollowerQueue>,
+    ) -> Follower {
+        let (snapshots, awaited, pause) = (SnapshotReader::default(), Vec::new(), PAUSE_MIN);
+        Follower { connection, row_key, peers, views, freshness, queue, snapshots, awaited, compared: None, pause }
+    }
+
+    /// Does what is due and waits for more. Returns whether to go on.
+    pub(super) fn step(&mut self) -> bool {
+        let errands = std::mem::take(&mut *self.queue.lock());
+        let ending = self.queue.ending.load(Ordering::Acquire);
+        self.run(errands);
+        let Follower { awaited, peers, .. } = self;
+        let mut still = Vec::new();
+        for (mut behind, announcement) in std::mem::take(awaited) {
+            match peers.have_read(&mut behind) {
+                true => (announcement.done)(),
+                false => still.push((behind, announcement)),
+            }
+        }
+        *awaited = still;
+        if ending && self.awaited.is_empty() && self.queue.lock().is_empty() {
+            return false;
+        }
+        self.sleep();
+        true
+    }
+
+    fn run(&mut self, errands: VecDeque<Errand>) {
+        let (mut loaded, mut announced) = (Vec::new(), Vec::new());
+        for errand in errands {
+            match errand {
+                Errand::Load(view, done) => {
+                    self.views.add(&view);
+                    loaded.push(done);
+                }
+                Errand::Announce(announcement) => announced.push(announcement),
+            }
+        }
+        if !(loaded.is_empty() && announced.is_empty() && self.compared.is_some_and(|at| at.elapsed() < TICK)) {
+            let shown = self.compare();
+            let newest = announced.iter().map(|announcement| announcement.version).max();
+            // The change is on disk whatever fails from here on; until it was read no reader goes by anything older.
+            if newest.is_some_and(|newest| shown.is_none_or(|shown| shown < newest)) {
+                self.freshness.expire();
+            }
+        }
+        for announcement in announced {
+            self.pause = PAUSE_MIN;
+            self.awaited.push((self.peers.tell(announcement.version), announcement));
+        }
+        // A view that could not be loaded says so to its reader; the one who waits may have gone.
+        for done in loaded {
+            let _ = done.send(());
+        }
+    }
+
+    /// Compares the snapshots with the database. Returns the version that they show.
+    fn compare(&mut self) -> Option<i64> {
+        self.compared = Some(Instant::now());
+        self.peers.drain_news();
+        for _ in 0..REJOIN_TRIES {
+            let as_of = self.freshness.now();
+            let compared = self.snapshots.refresh(&mut self.connection, &self.row_key, &self.views);
+            let kept = compared.and_then(|version| {
+                let kept = self.peers.acknowledge(version);
+                Ok((version, kept.map_err(DatabaseError::peers)?))
+            });
+            match kept {
+                Ok((version, Membership::Kept)) => {
+                    self.freshness.extend(as_of);
+                    return Some(version);
+                }
+                Ok((_, Membership::Renewed)) => {}
+                Err(error) => {
+                    self.freshness.note_fault(error.to_string());
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Waits for an errand, for news of another process, for its answer, or for the tick.
+    fn sleep(&mut self) {
+        let timeout = match self.awaited.is_empty() {
+            true => TICK.saturating_sub(self.compared.map_or(TICK, |at| at.elapsed())),
+            false => self.pause,
+        };
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        let woken = {
+            let wake = self.queue.wake.as_fd();
+            let mut fds = vec![PollFd::new(&wake, PollFlags::IN)];
+            let news = self.peers.news();
+            if let Some(news) = &news {
+                fds.push(PollFd::new(news, PollFlags::IN));
+            }
+            let timeout = Timespec {
+                tv_sec: timeout.as_secs().cast_signed(),
+                tv_nsec: timeout.subsec_nanos().into(),
+            };
+            // Interrupted or not, the caller looks at everything.
+            poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
+        };
+        self.queue.wake.clear();
+        if woken {
+            self.compared = None;
+        }
+    }
+}

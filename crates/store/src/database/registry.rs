@@ -1,0 +1,40 @@
+//! One engine for each database file and process. Whoever opens the file again shares it.
+
+use super::engine::Engine;
+use super::migration::Migration;
+use super::{DatabaseError, connection};
+use crate::locked_file::make_private_folder;
+use parking_lot::Mutex;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+struct OpenEngine {
+    device: u64,
+    inode: u64,
+    engine: Weak<Engine>,
+}
+
+static OPEN: Mutex<Vec<OpenEngine>> = Mutex::new(Vec::new());
+
+pub(super) fn open(
+    folder: &Path,
+    name: &'static str,
+    migrations: &[Migration],
+) -> Result<Arc<Engine>, DatabaseError> {
+    make_private_folder(folder).map_err(|e| DatabaseError::file("make", folder, e))?;
+    let path = folder.join(name);
+    let mut open = OPEN.lock();
+    let metadata = connection::make_file(&path)?;
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    open.retain(|known| known.engine.strong_count() > 0);
+    let mut known = open.iter().filter(|known| (known.device, known.inode) == (device, inode));
+    if let Some(engine) = known.find_map(|known| known.engine.upgrade()) {
+        drop(open);
+        engine.migrate(migrations)?;
+        return Ok(engine);
+    }
+    let engine = Arc::new(Engine::open(&path, migrations)?);
+    open.push(OpenEngine { device, inode, engine: Arc::downgrade(&engine) });
+    Ok(engine)
+}
