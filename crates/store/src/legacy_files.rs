@@ -1,13 +1,17 @@
 //! Import of the files of earlier versions into the database: those of this crate, and those of tool families.
 //!
-//! All files become rows in one transaction, which also notes that they did; then they are renamed. Until the transaction
-//! is committed the files are in force, afterwards the database is, wherever the process is killed.
+//! All files become rows in one transaction, which also notes that they did, and their digests; then they are renamed. Until
+//! the transaction is committed the files are in force, afterwards the database is, wherever the process is killed. An
+//! earlier version that still runs is kept out: its hub, because the import refuses while it has the home, and its commands,
+//! because they lock a file to change it, and the import holds those locks. What one of them wrote to a file that was
+//! imported but not renamed yet shows in the digest, and is neither read nor lost.
 
 use crate::database::{Database, DatabaseError, OperationId, Topic, TopicState, Transaction, wait};
 use crate::locked_file::{FilePrivacy, LockedFile, versioned};
 use crate::{FamilyTables, admins, approvals, clients, database, pins, secrets, servers};
 use futures::future::BoxFuture;
 use portcullis_core::{Clock, SystemClock};
+use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -122,26 +126,76 @@ pub(crate) fn import(
     if present.is_empty() {
         return Ok(());
     }
+    refuse_beside_older_hub(folder, database)?;
+    // From the first byte that is read until the last name is changed. In the order of the list, as every process does.
+    let files: Vec<LockedFile> = present.iter().map(|file| locked(folder, file)).collect();
+    let locks = files.iter().map(LockedFile::lock).collect::<Result<Vec<_>, _>>();
+    let _locks = locks.map_err(|e| DatabaseError::refused(folder, &format!("cannot be imported from: {e}")))?;
     let from = folder.to_owned();
     let imported =
         wait(database.change(Topic::new("imports"), OperationId::random()?, move |transaction| {
             Box::pin(async move {
                 let mut imported = Vec::new();
                 for file in present {
-                    let known = "SELECT 1 FROM imports WHERE file = $1";
-                    let is_new = transaction.query(known, &[file.name.into()]).await?.is_empty();
-                    if is_new {
-                        let now = SystemClock.since_epoch().as_micros() as i64;
-                        let note = "INSERT INTO imports (file, at) VALUES ($1, $2)";
-                        transaction.execute(note, &[file.name.into(), now.into()]).await?;
-                        import_file(&from, &file, transaction).await?;
+                    // Another process was first, and has renamed it.
+                    let Some(sha256) = digest(&from, &file) else { continue };
+                    let known = "SELECT sha256 FROM imports WHERE file = $1";
+                    let known = transaction.query(known, &[file.name.into()]).await?.pop();
+                    match known.map(|mut row| row.take::<String>("sha256")).transpose()? {
+                        None => {
+                            let now = SystemClock.since_epoch().as_micros() as i64;
+                            let note = "INSERT INTO imports (file, at, sha256) VALUES ($1, $2, $3)";
+                            transaction.execute(note, &[file.name.into(), now.into(), sha256.into()]).await?;
+                            import_file(&from, &file, transaction).await?;
+                        }
+                        Some(known) if known == sha256 => {}
+                        Some(_) => return Err(came_back(&from.join(file.name))),
                     }
-                    imported.push((file.name, is_new));
+                    imported.push(file.name);
                 }
                 Ok::<_, DatabaseError>(imported)
             })
         }))?;
-    imported.into_iter().try_for_each(|(name, is_new)| retire(&folder.join(name), is_new))
+    imported.into_iter().try_for_each(|name| retire(&folder.join(name)))
+}
+
+fn locked(folder: &Path, file: &LegacyFile) -> LockedFile {
+    LockedFile::new(folder, file.name, LEGACY_BYTES_MAX, file.privacy)
+}
+
+/// Returns the digest of a file, by which it is told whether it is the one that was imported; `None` if there is none.
+fn digest(folder: &Path, file: &LegacyFile) -> Option<String> {
+    // One that cannot be read is refused by the import, which says what to do.
+    let bytes = locked(folder, file).read().unwrap_or_else(|_| Some(Vec::new()))?;
+    Some(crate::pins::hex(&Sha256::digest(&bytes)))
+}
+
+/// The lock of the hub that has the home, two folders above its private one.
+const HUB_LOCK: &str = "../../hub.lock";
+
+/// Refuses to import while a hub of an earlier version runs: it would go on with the files. A hub that knows the database, such
+/// as this process, has it open before it serves.
+fn refuse_beside_older_hub(folder: &Path, database: &Database) -> Result<(), DatabaseError> {
+    let path = folder.join(HUB_LOCK);
+    let Ok(lock) = std::fs::OpenOptions::new().read(true).write(true).open(&path) else { return Ok(()) };
+    if !matches!(lock.try_lock(), Err(std::fs::TryLockError::WouldBlock)) {
+        return Ok(());
+    }
+    // `PID NAMESPACE`, written by the hub that has the lock.
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let Some(Ok(pid)) = text.split_whitespace().next().map(str::parse::<u32>) else { return Ok(()) };
+    if pid == std::process::id() || database.is_open_in(pid) {
+        return Ok(());
+    }
+    let why = format!(
+        "has files of an earlier version, and a hub of that version still runs (process {pid}); stop it, then try again"
+    );
+    Err(DatabaseError::refused(folder, &why))
+}
+
+fn came_back(path: &Path) -> DatabaseError {
+    let why = "is of an earlier version, and the database already holds its contents; move it away";
+    DatabaseError::refused(path, why)
 }
 
 async fn import_file(
@@ -155,7 +209,7 @@ async fn import_file(
             &format!("cannot be imported: {why}; repair it, or move it away to go on without it"),
         )
     };
-    let found = LockedFile::new(folder, file.name, LEGACY_BYTES_MAX, file.privacy).read();
+    let found = locked(folder, file).read();
     let Some(bytes) = found.map_err(refused)? else { return Ok(()) };
     let document = LegacyDocument { folder: folder.to_owned(), name: file.name, bytes };
     match (file.import)(document, transaction).await {
@@ -168,15 +222,14 @@ async fn import_file(
 /// The largest file of them all, pins.
 const LEGACY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Renames a file whose contents are in the database. One that came back is neither read nor lost.
-fn retire(path: &Path, was_imported_now: bool) -> Result<(), DatabaseError> {
+/// Renames a file whose contents are in the database. One that came back after it was renamed is neither read nor lost.
+fn retire(path: &Path) -> Result<(), DatabaseError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
     name.push(IMPORTED);
     let retired = PathBuf::from(name);
-    if !was_imported_now && retired.exists() {
-        let why = "is of an earlier version, and the database already holds its contents; move it away";
-        return Err(DatabaseError::refused(path, why));
+    if retired.exists() && path.exists() {
+        return Err(came_back(path));
     }
     match std::fs::rename(path, &retired) {
         // Another process was first.

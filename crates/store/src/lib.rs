@@ -37,7 +37,7 @@ pub const MIGRATIONS: [Migration; 1] = [Migration {
     owner: "store",
     number: 1,
     sql: concat!(
-        "CREATE TABLE imports (file TEXT PRIMARY KEY, at BIGINT NOT NULL);\n",
+        "CREATE TABLE imports (file TEXT PRIMARY KEY, at BIGINT NOT NULL, sha256 TEXT NOT NULL);\n",
         sealed_record_table_sql!("clients"),
         sealed_record_table_sql!("approvals"),
         sealed_record_table_sql!("pins"),

@@ -35,3 +35,9 @@ pub(crate) fn seal(folder: &Path) {
 pub(crate) fn export(folder: &Path) -> String {
     wait(open(folder).export()).unwrap().to_string()
 }
+
+/// The same, of a folder whose files of earlier versions are not to be imported by this.
+pub(crate) fn export_as_it_is(folder: &Path) -> String {
+    let database = Database::open(folder, &crate::MIGRATIONS).unwrap();
+    wait(database.export()).unwrap().to_string()
+}

@@ -374,6 +374,51 @@ fn a_process_killed_before_the_file_was_renamed_has_taken_it_over() {
 }
 
 #[test]
+fn a_file_that_was_changed_after_it_was_taken_over_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clients.json");
+    std::fs::write(&file, "{\"version\": 1, \"clients\": []}").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    drop(crate::open(folder.path(), &[]).unwrap());
+    // A process was killed before the rename, and an earlier version has changed the file since.
+    std::fs::rename(folder.path().join("clients.json.imported"), &file).unwrap();
+    std::fs::write(&file, "{\"version\": 1, \"clients\": [] }").unwrap();
+    let refused = crate::open(folder.path(), &[]).err().unwrap().to_string();
+    assert!(refused.contains("move it away") && file.exists(), "{refused}");
+}
+
+#[test]
+fn nothing_is_taken_over_while_an_earlier_version_runs_or_writes() {
+    let home = tempfile::tempdir().unwrap();
+    let secure = home.path().join("workspace/secure");
+    std::fs::create_dir_all(&secure).unwrap();
+    let file = secure.join("clients.json");
+    std::fs::write(&file, "{\"version\": 1, \"clients\": []}").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let lock = |path: &std::path::Path, text: &str| {
+        std::fs::write(path, text).unwrap();
+        let lock = std::fs::File::open(path).unwrap();
+        lock.lock().unwrap();
+        lock
+    };
+    // Its hub has the home. Process 1 has no database open.
+    let held = lock(&home.path().join("hub.lock"), "1 4026531836\n");
+    let refused = crate::open(&secure, &[]).err().unwrap().to_string();
+    assert!(refused.contains("a hub of that version still runs (process 1)") && file.exists(), "{refused}");
+    drop(held);
+    // One of its commands is changing the file.
+    let held = lock(&secure.join("clients.lock"), "");
+    let refused = crate::open(&secure, &[]).err().unwrap().to_string();
+    assert!(refused.contains("cannot be imported from") && file.exists(), "{refused}");
+    drop(held);
+    // This process is the hub.
+    let held = lock(&home.path().join("hub.lock"), &format!("{} 4026531836\n", std::process::id()));
+    crate::open(&secure, &[]).unwrap();
+    assert!(!file.exists());
+    drop(held);
+}
+
+#[test]
 fn errors_say_what_to_do() {
     let at = Fixture::new();
     at.add("laptop");

@@ -8,6 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const FOLDER: &str = "PORTCULLIS_TEST_DATABASE";
+/// Set where the other process imports files of an earlier version, and ends.
+const IMPORT: &str = "PORTCULLIS_TEST_IMPORT";
 /// Before each answer, because the test harness prints, too.
 const MARK: &str = "answer:";
 
@@ -79,6 +81,10 @@ impl Drop for OtherProcess {
 fn other_process() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let folder = Path::new(&folder);
+    if std::env::var_os(IMPORT).is_some() {
+        drop(crate::open(folder, &[]).unwrap());
+        return;
+    }
     let database = open(folder);
     let view = view(&database);
     for line in std::io::stdin().lines() {
@@ -233,4 +239,72 @@ fn killed_processes_lose_nothing_that_they_acknowledged() {
         assert!(found >= acknowledged && found <= Some(n), "{found:?} after {acknowledged:?}");
     }
     assert_eq!(wait(open(folder.path()).check()).unwrap(), Vec::<String>::new());
+}
+
+/// Files of an earlier version, of every kind that is text.
+const EARLIER: [(&str, &str); 5] = [
+    (
+        "clients.json",
+        r#"{"version": 1, "clients": [{"name": "laptop", "token_sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08", "token_hint": "pc_x", "allow": ["*"], "effects": ["read"], "created": "2026-01-01T00:00:00Z"}]}"#,
+    ),
+    ("approvals.json", r#"{"version": 1, "approvals": []}"#),
+    (
+        "pins.json",
+        r#"{"version": 1, "servers": {"git": {"since": "2026-01-01T00:00:00Z", "by": "me", "as_it_was": {"identity": {}, "instructions": null, "tools": {}, "prompts": {}}}}}"#,
+    ),
+    ("toggles.json", r#"{"version": 1, "servers": {"git": {"enabled": false, "reloads": 3}}}"#),
+    ("admins.json", r#"{"version": 1, "links": [{"sha256": "00", "expires": "2026-01-01T00:00:00Z"}]}"#),
+];
+
+/// Returns whether the import ended before its `nth` call of these was made.
+fn import_killed_at(calls: &str, nth: u32, folder: &Path) -> bool {
+    for (name, text) in EARLIER {
+        std::fs::write(folder.join(name), text).unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(folder.join(name), private).unwrap();
+    }
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e"]).arg(format!("trace={calls}"));
+    command.arg("-e").arg(format!("inject={calls}:signal=KILL:when={nth}"));
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", "database::process_tests::other_process", "--nocapture", "--test-threads=1"]);
+    let ran = command.env(FOLDER, folder).env(IMPORT, "1").output().unwrap();
+    ran.status.success()
+}
+
+#[test]
+fn an_import_that_is_killed_at_any_step_is_done_or_not_begun() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        eprintln!("skipped: there is no strace");
+        return;
+    }
+    let clock = || std::sync::Arc::new(portcullis_core::SystemClock);
+    let steps = ["pwrite64", "fsync,fdatasync", "rename,renameat,renameat2", "flock", "unlink,unlinkat", "link,linkat"];
+    for calls in steps {
+        for nth in 1.. {
+            let folder = tempfile::tempdir().unwrap();
+            let ended = import_killed_at(calls, nth, folder.path());
+            let place = format!("{calls} {nth}");
+            let retired = |name: &str| folder.path().join(format!("{name}.imported")).exists();
+            if EARLIER.iter().any(|(name, _)| retired(name)) {
+                // The names change only after the rows are on disk.
+                let before = crate::testing::export_as_it_is(folder.path());
+                assert!(before.contains("laptop"), "{place}: {before}");
+            }
+            let database = crate::open(folder.path(), &[]).unwrap_or_else(|error| panic!("{place}: {error}"));
+            for (name, _) in EARLIER {
+                assert!(!folder.path().join(name).exists() && retired(name), "{place}: {name}");
+            }
+            let clients = crate::clients::ClientDirectory::open(&database, clock());
+            assert_eq!(clients.list().unwrap().len(), 1, "{place}");
+            assert!(crate::pins::PinStore::open(&database, clock()).of("git").is_some(), "{place}");
+            assert_eq!(crate::servers::ServerOverrides::open(&database).of("git").reloads, 3, "{place}");
+            assert!(crate::admins::AdminStore::open(&database, clock()).health().is_ok(), "{place}");
+            assert_eq!(wait(database.check()).unwrap(), Vec::<String>::new(), "{place}");
+            if ended {
+                assert!(nth > 1 || calls.starts_with("unlink"), "{calls}: nothing was killed");
+                break;
+            }
+        }
+    }
 }
