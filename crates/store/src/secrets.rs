@@ -50,6 +50,9 @@ const SECRETS_MAX: usize = 1_000;
 /// More destinations than one secret should ever have.
 const GRANTS_MAX: usize = 100;
 
+/// How often a change begins again because another process gave the store its key meanwhile.
+const KEY_TRIES: u32 = 3;
+
 /// An error for the person or client that made the request. Never holds a value.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
@@ -253,7 +256,7 @@ impl SecretStore {
                 None if records.len() >= SECRETS_MAX => return Err(SecretError::Full),
                 None => {
                     let info = SecretInfo::new(name.to_owned(), Vec::new(), updated);
-                    records.push_mut(SecretRecord { info, value: Zeroizing::default() })
+                    records.push_mut(SecretRecord::new(info, Zeroizing::default()))
                 }
             };
             record.value = value.clone();
@@ -455,20 +458,48 @@ impl SecretStore {
         make: KeyCreation,
         change: impl FnOnce(&mut Vec<SecretRecord>) -> Result<T, SecretError>,
     ) -> Result<T, SecretError> {
-        self.topic.change(|rows| {
-            let ((master, derivation), before) = match (rows.is_empty(), make) {
-                (false, _) => self.unlock(rows)?,
-                (true, KeyCreation::IfMissing) => (self.new_key()?, Vec::new()),
-                // Without a key there is nothing to change, and the change says so.
-                (true, KeyCreation::Never) => return change(&mut Vec::new()),
-            };
-            let mut after = before.clone();
-            let done = change(&mut after)?;
-            let source = self.source.id().ok_or(SecretError::Cipher)?;
-            let header = CipherHeader::new(source, &master, derivation);
-            *rows = sealed_rows::seal(rows, &before, &after, &header, &master)?;
-            Ok(done)
-        })
+        let mut change = Some(change);
+        for _ in 0..KEY_TRIES {
+            // Deriving a key takes long, and a keyring asks a person: no other process must wait for that to write.
+            let key = self.key_for_change(make)?;
+            let done = self.topic.change(|rows| {
+                let is_for_these = match (&key, sealed_rows::header(rows)?) {
+                    (Some((master, derivation)), Some(header)) => {
+                        header.fits(master) && header.derivation == *derivation
+                    }
+                    (Some(_), None) => make == KeyCreation::IfMissing,
+                    (None, header) => header.is_none(),
+                };
+                // Another process has made the store, or removed it, since the key was got.
+                let Some(change) = change.take_if(|_| is_for_these) else { return Ok(None) };
+                let Some((master, derivation)) = &key else {
+                    // Without a key there is nothing to change, and the change says so.
+                    return change(&mut Vec::new()).map(Some);
+                };
+                let before = if rows.is_empty() { Vec::new() } else { sealed_rows::open(rows, master)? };
+                let mut after = before.clone();
+                let done = change(&mut after)?;
+                let source = self.source.id().ok_or(SecretError::Cipher)?;
+                let header = CipherHeader::new(source, master, *derivation);
+                *rows = sealed_rows::seal(rows, &before, &after, &header, master)?;
+                Ok::<_, SecretError>(Some(done))
+            })?;
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+        Err(SecretError::Locked(format!("{STORE} gets another key again and again; try again")))
+    }
+
+    /// Returns the key that the store has, or a new one for a store that is to be made; `None` where there is nothing to open.
+    fn key_for_change(&self, make: KeyCreation) -> Result<Option<(MasterKey, KeyDerivation)>, SecretError> {
+        let current = self.topic.current();
+        let table = current.known.as_ref().map_err(|why| SecretError::Damaged(why.clone()))?;
+        match (sealed_rows::header(&table.0)?, make) {
+            (Some(header), _) => Ok(Some((self.master(&header)?, header.derivation))),
+            (None, KeyCreation::IfMissing) => self.new_key().map(Some),
+            (None, KeyCreation::Never) => Ok(None),
+        }
     }
 
     fn unlock(
@@ -476,6 +507,13 @@ impl SecretStore {
         rows: &[SealedRow],
     ) -> Result<((MasterKey, KeyDerivation), Vec<SecretRecord>), SecretError> {
         let header = sealed_rows::header(rows)?.ok_or(SecretError::Cipher)?;
+        let master = self.master(&header)?;
+        let records = sealed_rows::open(rows, &master)?;
+        Ok(((master, header.derivation), records))
+    }
+
+    /// Returns the key that a store says it has.
+    fn master(&self, header: &CipherHeader) -> Result<MasterKey, SecretError> {
         let master = match header.source {
             KeySourceId::Passphrase => self.derive(&self.source.passphrase()?, header.derivation)?,
             KeySourceId::File | KeySourceId::Credential | KeySourceId::Keyring => {
@@ -488,8 +526,7 @@ impl SecretStore {
                 by => format!("wrong key for {STORE}, which was encrypted with {}", by.as_str()),
             }));
         }
-        let records = sealed_rows::open(rows, &master)?;
-        Ok(((master, header.derivation), records))
+        Ok(master)
     }
 
     fn new_key(&self) -> Result<(MasterKey, KeyDerivation), SecretError> {

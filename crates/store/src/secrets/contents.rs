@@ -7,6 +7,7 @@ use super::server_logins::is_login_name;
 use super::{STORE, SecretError, SecretInfo, VALUE_BYTES_MAX, VALUE_BYTES_MIN};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::collections::HashSet;
 use zeroize::Zeroizing;
 
@@ -18,6 +19,14 @@ const TAG_ROOM: usize = 64;
 pub(super) struct SecretRecord {
     pub(super) info: SecretInfo,
     pub(super) value: Zeroizing<String>,
+    /// What a newer program has added, which is sealed again as it was.
+    pub(super) rest: Map<String, Value>,
+}
+
+impl SecretRecord {
+    pub(super) fn new(info: SecretInfo, value: Zeroizing<String>) -> SecretRecord {
+        SecretRecord { info, value, rest: Map::new() }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -29,18 +38,21 @@ struct SecretEntry {
     updated: Timestamp,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pending: bool,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 pub(super) fn encode(records: &[SecretRecord]) -> Result<Zeroizing<Vec<u8>>, SecretError> {
     let list: Vec<SecretEntry> = records
         .iter()
-        .map(|SecretRecord { info, value }| SecretEntry {
+        .map(|SecretRecord { info, value, rest }| SecretEntry {
             name: info.name.clone(),
             bytes: value.len(),
             grants: info.grants.clone(),
             created: info.created,
             updated: info.updated,
             pending: info.pending,
+            rest: rest.clone(),
         })
         .collect();
     let json = serde_json::to_vec(&list).map_err(|e| SecretError::Damaged(e.to_string()))?;
@@ -63,7 +75,7 @@ pub(super) fn decode(contents: &[u8]) -> Result<Vec<SecretRecord>, SecretError> 
     let list: Vec<SecretEntry> = serde_json::from_slice(json).map_err(|e| damaged(&e.to_string()))?;
     let mut names = HashSet::new();
     let mut records = Vec::with_capacity(list.len());
-    for SecretEntry { name, bytes, grants, created, updated, pending } in list {
+    for SecretEntry { name, bytes, grants, created, updated, pending, rest } in list {
         if !is_login_name(&name) {
             check_name(&name)?;
         }
@@ -73,14 +85,15 @@ pub(super) fn decode(contents: &[u8]) -> Result<Vec<SecretRecord>, SecretError> 
         if !grants.iter().all(Grant::is_sound) {
             return Err(damaged(&format!("a grant of `{name}` is invalid")));
         }
-        let (value, rest) = values.split_at_checked(bytes).ok_or_else(ends_early)?;
-        values = rest;
+        let (value, values_after) = values.split_at_checked(bytes).ok_or_else(ends_early)?;
+        values = values_after;
         let value = std::str::from_utf8(value).map_err(|_| damaged(&format!("`{name}` is not text")))?;
         if !(VALUE_BYTES_MIN..=VALUE_BYTES_MAX).contains(&value.len()) {
             return Err(damaged(&format!("`{name}` is too short or too long")));
         }
         let value = Zeroizing::new(value.to_owned());
-        records.push(SecretRecord { info: SecretInfo { name, grants, created, updated, pending }, value });
+        let info = SecretInfo { name, grants, created, updated, pending };
+        records.push(SecretRecord { info, value, rest });
     }
     if values.is_empty() { Ok(records) } else { Err(damaged("there are extra bytes after its contents")) }
 }

@@ -66,6 +66,7 @@ impl fmt::Display for SecretRef {
 /// example.com. The field is the name of a header, or another place that the sender defines; without one it
 /// is `Authorization`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+// A member that a newer program has added may narrow the grant, so that ignoring it would widen it.
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     host: String,

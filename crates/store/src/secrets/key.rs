@@ -354,9 +354,12 @@ fn make_key_file(path: &Path, data: &[PathBuf]) -> Result<(), SecretError> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
     let folder = folder.canonicalize().map_err(failed)?;
     refuse_inside(path, &folder.join(name), data)?;
-    let new_path = folder.join(format!("key.{}.new", std::process::id()));
     let key = MasterKey::random()?;
-    let _ = std::fs::remove_file(&new_path);
+    // Another thread of this process may do the same.
+    let mut random = [0; 4];
+    getrandom::fill(&mut random).map_err(SecretError::Random)?;
+    let unique = u32::from_ne_bytes(random);
+    let new_path = folder.join(format!("key.{}-{unique:08x}.new", std::process::id()));
     let mut new =
         OpenOptions::new().create_new(true).write(true).mode(0o600).open(&new_path).map_err(failed)?;
     let written = new.write_all(key.bytes()).and_then(|()| new.sync_all());

@@ -38,7 +38,7 @@ impl SecretStore {
                 None => {
                     let info =
                         SecretInfo { pending: true, ..SecretInfo::new(name.to_owned(), Vec::new(), now) };
-                    records.push_mut(SecretRecord { info, value: value.clone() })
+                    records.push_mut(SecretRecord::new(info, value.clone()))
                 }
             };
             add_grant(&mut record.info, grant)?;

@@ -76,7 +76,7 @@ impl SecretStore {
             }
             for (name, value) in named {
                 let info = SecretInfo::new(name, Vec::new(), now);
-                records.push(SecretRecord { info, value });
+                records.push(SecretRecord::new(info, value));
             }
             Ok(())
         })
