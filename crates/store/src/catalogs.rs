@@ -28,7 +28,6 @@ pub enum CatalogStoreError {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Document {
     version: u32,
     servers: BTreeMap<String, String>,

@@ -25,14 +25,12 @@ pub enum ProgramsError {
 
 /// The program of one server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct ProgramRecord {
     command: String,
     program: PathBuf,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Document {
     version: u32,
     servers: BTreeMap<String, ProgramRecord>,

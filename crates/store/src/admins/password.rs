@@ -25,7 +25,6 @@ const PASSES_MAX: u32 = 64;
 
 /// A password hash with its argon2id parameters.
 #[derive(Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct StoredPassword {
     memory_kib: u32,
     passes: u32,

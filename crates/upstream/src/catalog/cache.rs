@@ -22,7 +22,6 @@ use std::sync::Arc;
 pub(crate) const SAID_NAME: &str = "server";
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct CachedCatalog {
     identity: ServerIdentity,
     name: Option<String>,

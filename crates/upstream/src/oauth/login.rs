@@ -109,6 +109,7 @@ pub(super) async fn log_in(
             wanted: Vec::new(),
             stepped,
             granted: granted.scopes,
+            rest: serde_json::Map::new(),
         },
         access_token: Some(granted.access_token),
         refresh_token: granted.refresh_token,

@@ -40,7 +40,6 @@ pub struct Login {
 
 /// The part of a login that is no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LoginMetadata {
     /// The issuer of the tokens and the client. They are sent to no other.
     pub issuer: String,
@@ -73,6 +72,9 @@ pub struct LoginMetadata {
     /// The granted scopes; `None` where they are the requested ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<Vec<String>>,
+    /// What a newer program has added, which is stored again as it was.
+    #[serde(flatten)]
+    pub rest: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A token is renewed this long before it expires, which is longer than a call takes to arrive; or after half of its
