@@ -1,5 +1,6 @@
 -- Decisions and proposals, one row a script.
 CREATE TABLE scripts (key TEXT PRIMARY KEY, position BIGINT NOT NULL, record TEXT NOT NULL);
+CREATE INDEX scripts_by_position ON scripts (position);
 
 -- The newest runs of each script, for people; the audit log has all. Times are microseconds since 1970.
 CREATE TABLE script_runs (
