@@ -71,6 +71,20 @@ pub(crate) fn service(
     })
 }
 
+/// Runs what may wait for the disk, for another process or for a key. It may start tasks.
+async fn on_blocking_thread(
+    composed: &Arc<ComposedHub>,
+    work: impl FnOnce(&ComposedHub) + Send + 'static,
+) {
+    let (composed, runtime) = (composed.clone(), tokio::runtime::Handle::current());
+    // The hook has logged a panic; the next poll goes on.
+    let _ = tokio::task::spawn_blocking(move || {
+        let _entered = runtime.enter();
+        work(&composed);
+    })
+    .await;
+}
+
 /// Polls the file until shutdown.
 async fn watch(
     home: Home,
@@ -90,13 +104,15 @@ async fn watch(
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         spool.take_over().await;
-        let makers = &composed.servers.makers;
         // Read before the file: these servers were removed from it, so an entry of the same name is new.
-        let removed = makers.toggles.removed();
+        let removed = composed.servers.makers.toggles.removed();
         let now = version(home.path());
         if now == seen {
-            if in_force {
-                makers.forget_removed(&removed);
+            if in_force && !removed.is_empty() {
+                on_blocking_thread(&composed, move |composed| {
+                    composed.servers.makers.forget_removed(&removed);
+                })
+                .await;
             }
             continue;
         }
@@ -106,9 +122,13 @@ async fn watch(
                 for warning in &loaded.warnings {
                     tracing::warn!(target: "config", "{warning}");
                 }
-                composed.apply(&loaded.config, bound.as_ref());
+                let (config, bound) = (loaded.config.clone(), bound.clone());
+                on_blocking_thread(&composed, move |composed| {
+                    composed.apply(&config, bound.as_ref());
+                    composed.servers.makers.forget_removed(&removed);
+                })
+                .await;
                 in_force = true;
-                makers.forget_removed(&removed);
                 log_level.set(loaded.config.logging.level);
                 let waiting = start.diff_needs_restart(&loaded.config);
                 if waiting.is_empty() {
