@@ -42,6 +42,7 @@ How each figure is measured:
   also a bare server that parses the hub's small request and responds with a constant: no server that opens a file can be as fast. The
   load generator is one thread on the same machine. CPU is user and system time of the server's process.
 - **Start**: from the start of the process until the response to `tools/list` has been read; median of 20.
+- **Database**: one process changes one row, 200 times, each on disk and in force when it returns; the median is shown.
 - **`web_fetch`**: the shipped binary and `mcp-server-fetch` from PyPI, both on stdio with the same client, fetch the same pages from a
   site on this machine, alternately, 5 times each; medians are compared. Both texts are searched for what should survive of a page.
   `cargo xtask bench fetch` does only this. It needs Python.

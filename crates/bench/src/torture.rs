@@ -9,6 +9,7 @@ pub mod faults;
 pub mod figure;
 pub mod full_disk;
 pub mod kill;
+pub mod kill_database;
 pub mod random;
 pub mod servers;
 pub mod session;

@@ -3,10 +3,21 @@
 //! Runs the program that lies beside the tests, or that `PORTCULLIS_BIN` names: `cargo build -p portcullis` first.
 //! `cargo xtask torture --only kill` is the long form; `TORTURE_SEED` repeats a run.
 
-use portcullis_bench::torture::{SplitMix64, kill, session};
+use portcullis_bench::torture::{SplitMix64, kill, kill_database, session};
+use std::path::Path;
 
 /// How often the program is killed in the short form.
 const KILLS: u64 = 20;
+
+#[test]
+fn no_acknowledged_change_of_the_database_is_lost() {
+    let seed = SplitMix64::fresh_seed();
+    println!("seed {seed}");
+    let seen = kill_database::run(Path::new(env!("CARGO_BIN_EXE_torture")), KILLS, seed).unwrap();
+    println!("{seen:?}");
+    assert!(seen.problems.is_empty(), "{}", seen.problems.join("\n"));
+    assert!(seen.lost == 0 && seen.acknowledged > 0 && seen.kills == KILLS);
+}
 
 #[test]
 fn nothing_acknowledged_is_lost_and_the_log_verifies() {

@@ -31,6 +31,12 @@ pub(crate) const ROWS: &[TortureRow] = &[
         figures: table::marked,
     },
     TortureRow {
+        name: "kill-database",
+        what: "SIGKILL at random moments during changes of the database",
+        work: |context| torture(context, "kill-database", 1_000),
+        figures: table::marked,
+    },
+    TortureRow {
         name: "faults",
         what: "fault injection: the Nth write, fsync, rename or open fails",
         work: |context| torture(context, "faults", 1_000),

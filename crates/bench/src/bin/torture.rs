@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, bail};
 use portcullis_bench::torture::faults::{self, FaultErrno, FaultTarget, InjectedFault};
 use portcullis_bench::torture::servers::{self, CalledServer, ServerFault, ServerProgram};
-use portcullis_bench::torture::{SplitMix64, TIMES, TortureFigure, full_disk, kill, session};
+use portcullis_bench::torture::{SplitMix64, TIMES, TortureFigure, full_disk, kill, kill_database, session};
 use portcullis_testkit::{changeable_server, faulty_server};
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,6 +33,9 @@ fn main() -> Result<ExitCode> {
             changeable_server::serve(definitions.into(), calls.into());
             return Ok(ExitCode::SUCCESS);
         }
+        ["change-database", folder, round] => {
+            return kill_database::change(Path::new(folder), round).map(|()| ExitCode::SUCCESS);
+        }
         _ => {}
     }
     let [part, count, seed] = args.as_slice() else { bail!("expected PART COUNT SEED") };
@@ -41,9 +44,10 @@ fn main() -> Result<ExitCode> {
     let figures = match part.as_str() {
         "kill" => kill(&program, count, seed)?,
         "faults" => faults(&program, count, seed)?,
+        "kill-database" => kill_database(count, seed)?,
         "full-disk" => full_disk(&program, count)?,
         "servers" => servers(&program, count)?,
-        other => bail!("`{other}` is no part; expected kill, faults, full-disk or servers"),
+        other => bail!("`{other}` is no part; expected kill, kill-database, faults, full-disk or servers"),
     };
     figures.iter().for_each(|figure| println!("{figure}"));
     let failed = figures.iter().any(|figure| figure.ok == Some(false));
@@ -69,6 +73,17 @@ fn kill(program: &Path, kills: u64, seed: u64) -> Result<Vec<TortureFigure>> {
     ])
 }
 
+fn kill_database(kills: u64, seed: u64) -> Result<Vec<TortureFigure>> {
+    let seen = kill_database::run(&std::env::current_exe()?, kills, seed)?;
+    seen.problems.iter().for_each(|problem| println!("{problem}"));
+    Ok(vec![
+        TortureFigure::exactly("kills during changes of the database", seen.kills, kills),
+        at_least_one("changes acknowledged", seen.acknowledged),
+        TortureFigure::exactly("of these lost", seen.lost, 0),
+        TortureFigure::exactly("databases that were damaged", seen.damaged, 0),
+    ])
+}
+
 fn faults(program: &Path, count: u64, seed: u64) -> Result<Vec<TortureFigure>> {
     if let Some(reason) = faults::missing() {
         return Ok(vec![TortureFigure::info("skipped", reason)]);
@@ -80,7 +95,8 @@ fn faults(program: &Path, count: u64, seed: u64) -> Result<Vec<TortureFigure>> {
         count => InjectedFault::some(count, &mut SplitMix64::new(seed)),
     };
     let seen = faults::run(program, &chosen, seed)?;
-    let kinds = [FaultTarget::LogWrite, FaultTarget::Flush, FaultTarget::Rename, FaultTarget::Open];
+    // The database is written with `pwrite64`, as files of agents are.
+    let kinds = FaultTarget::ALL;
     let kinds: Vec<_> = kinds.iter().flat_map(|kind| FaultErrno::ALL.map(|errno| (*kind, errno))).collect();
     let told = faults::commands(program, &kinds)?;
     seen.problems.iter().chain(&told.problems).for_each(|problem| println!("{problem}"));

@@ -19,6 +19,7 @@ mod load;
 mod memory;
 mod peers;
 mod start;
+mod store;
 mod tiny;
 mod upstream;
 mod vault;
@@ -71,6 +72,7 @@ async fn run(portcullis: &Path) -> Result<()> {
     print(&gate::measure().await.context("the gate")?);
     print(&load::measure(portcullis).await.context("calls over HTTP")?);
     print(&start::measure(portcullis).context("the start")?);
+    print(&store::measure().context("the database")?);
     print(&memory::measure(portcullis).await.context("memory")?);
     print(&vault::measure(portcullis).await.context("the vault")?);
     Ok(())

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// The target.
-const START_MS_MAX: f64 = 40.0;
+const START_MS_MAX: f64 = 20.0;
 const STARTS: usize = 20;
 
 /// What a client says first, all at once.
