@@ -41,7 +41,9 @@ impl Operations {
             let is_checked = is_secret_name(name) && value.len() >= VALUE_BYTES_MIN;
             let weakness = is_checked.then(|| check_strength(name, value).err()).flatten();
             if let Some(weak) = weakness.as_ref().filter(|_| !new.weak) {
-                return Err(Problem::invalid(format!("{weak}, or accept it (`--weak` on the command line, `weak` in the API)")));
+                return Err(Problem::invalid(format!(
+                    "{weak}, or accept it (`--weak` on the command line, `weak` in the API)"
+                )));
             }
             let had_key = store.key_file().is_none_or(Path::exists);
             let info = store.set(name, &new.value.0, grants).map_err(problem)?;

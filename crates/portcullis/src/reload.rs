@@ -72,10 +72,7 @@ pub(crate) fn service(
 }
 
 /// Runs what may wait for the disk, for another process or for a key. It may start tasks.
-async fn on_blocking_thread(
-    composed: &Arc<ComposedHub>,
-    work: impl FnOnce(&ComposedHub) + Send + 'static,
-) {
+async fn on_blocking_thread(composed: &Arc<ComposedHub>, work: impl FnOnce(&ComposedHub) + Send + 'static) {
     let (composed, runtime) = (composed.clone(), tokio::runtime::Handle::current());
     // The hook has logged a panic; the next poll goes on.
     let _ = tokio::task::spawn_blocking(move || {

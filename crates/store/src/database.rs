@@ -191,9 +191,7 @@ impl Database {
     /// Returns whether a change was made, for a caller that lost its acknowledgement.
     pub async fn was_done(&self, id: OperationId) -> Result<bool, DatabaseError> {
         self.read(move |transaction| {
-            Box::pin(async move {
-                Ok(!transaction.query(OPERATION, &[id.to_value()]).await?.is_empty())
-            })
+            Box::pin(async move { Ok(!transaction.query(OPERATION, &[id.to_value()]).await?.is_empty()) })
         })
         .await
     }

@@ -9,6 +9,7 @@
 use crate::database::{Database, DatabaseError, OperationId, Topic, TopicState, Transaction, wait};
 use crate::locked_file::{FilePrivacy, LockedFile, versioned};
 use crate::{FamilyTables, admins, approvals, clients, database, pins, secrets, servers};
+use data_encoding::HEXLOWER;
 use futures::future::BoxFuture;
 use portcullis_core::{Clock, SystemClock};
 use sha2::{Digest, Sha256};
@@ -130,7 +131,8 @@ pub(crate) fn import(
     // From the first byte that is read until the last name is changed. In the order of the list, as every process does.
     let files: Vec<LockedFile> = present.iter().map(|file| locked(folder, file)).collect();
     let locks = files.iter().map(LockedFile::lock).collect::<Result<Vec<_>, _>>();
-    let _locks = locks.map_err(|e| DatabaseError::refused(folder, &format!("cannot be imported from: {e}")))?;
+    let _locks =
+        locks.map_err(|e| DatabaseError::refused(folder, &format!("cannot be imported from: {e}")))?;
     let from = folder.to_owned();
     let imported =
         wait(database.change(Topic::new("imports"), OperationId::random()?, move |transaction| {
@@ -167,7 +169,7 @@ fn locked(folder: &Path, file: &LegacyFile) -> LockedFile {
 fn digest(folder: &Path, file: &LegacyFile) -> Option<String> {
     // One that cannot be read is refused by the import, which says what to do.
     let bytes = locked(folder, file).read().unwrap_or_else(|_| Some(Vec::new()))?;
-    Some(crate::pins::hex(&Sha256::digest(&bytes)))
+    Some(HEXLOWER.encode(&Sha256::digest(&bytes)))
 }
 
 /// The lock of the hub that has the home, two folders above its private one.

@@ -24,10 +24,11 @@ pub(crate) fn edit(folder: &Path, topic: &'static str, sql: &'static str) {
 /// Gives every row the seal that it would have if the program had written it.
 pub(crate) fn seal(folder: &Path) {
     let id = OperationId::random().unwrap();
-    let sealed: Result<(), DatabaseError> = wait(
-        open(folder)
-            .change(Topic::new("test"), id, |transaction| Box::pin(async move { transaction.seal_rows() })),
-    );
+    let sealed: Result<(), DatabaseError> = wait(open(folder).change(
+        Topic::new("test"),
+        id,
+        |transaction| Box::pin(async move { transaction.seal_rows() }),
+    ));
     sealed.unwrap();
 }
 

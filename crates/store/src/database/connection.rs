@@ -4,8 +4,8 @@
 //! holds on a file when the process closes any descriptor of it; the next process would believe that it is alone, and
 //! remove the log under this one.
 
-use super::migration::{self, Migration};
 use super::DatabaseError;
+use super::migration::{self, Migration};
 use crate::locked_file::{FilePrivacy, check_private};
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{File, Metadata, OpenOptions};

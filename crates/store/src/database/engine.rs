@@ -26,14 +26,14 @@ use super::shared::{Supervised, Views, WakeUp};
 use super::statement::{execute, query};
 use super::view::{CachedTopic, Load, Refresh};
 use super::{DatabaseError, OperationId, Topic, Transaction, View, Work, connection, wait};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use futures::channel::oneshot;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use portcullis_core::{Clock, SystemClock};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -115,8 +115,7 @@ impl Engine {
         let mut engine = Engine { path: path.to_owned(), shared: shared.clone(), threads: Vec::new() };
         let (views, freshness) = (shared.views.clone(), shared.freshness.clone());
         if let Some(queue) = shared.queue.clone() {
-            let mut follower =
-                Follower::new(reader, row_key.clone(), peers, views, freshness, queue.clone());
+            let mut follower = Follower::new(reader, row_key.clone(), peers, views, freshness, queue.clone());
             engine.spawn("store-follower", move || {
                 shared.follower.run(|| follower.step(), || queue.clear());
             })?;

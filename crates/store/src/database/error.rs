@@ -82,7 +82,8 @@ impl DatabaseError {
 
     /// A change whose COMMIT failed, and of which nothing can be read afterwards.
     pub(super) fn unknown_outcome(source: rusqlite::Error) -> DatabaseError {
-        let message = format!("whether the change was made is not known, look before you repeat it: {source}");
+        let message =
+            format!("whether the change was made is not known, look before you repeat it: {source}");
         DatabaseError::new(ErrorKind::Failed, message).caused_by(source)
     }
 

@@ -11,9 +11,9 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the database is compared without news: a process may be killed right after COMMIT. A third of the time for
@@ -152,7 +152,18 @@ impl Follower {
         queue: Arc<FollowerQueue>,
     ) -> Follower {
         let (snapshots, awaited, pause) = (SnapshotReader::default(), Vec::new(), PAUSE_MIN);
-        Follower { connection, row_key, peers, views, freshness, queue, snapshots, awaited, compared: None, pause }
+        Follower {
+            connection,
+            row_key,
+            peers,
+            views,
+            freshness,
+            queue,
+            snapshots,
+            awaited,
+            compared: None,
+            pause,
+        }
     }
 
     /// Does what is due and waits for more. Returns whether to go on.
@@ -187,7 +198,8 @@ impl Follower {
                 Errand::Announce(announcement) => announced.push(announcement),
             }
         }
-        if !(loaded.is_empty() && announced.is_empty() && self.compared.is_some_and(|at| at.elapsed() < TICK)) {
+        if !(loaded.is_empty() && announced.is_empty() && self.compared.is_some_and(|at| at.elapsed() < TICK))
+        {
             let shown = self.compare();
             let newest = announced.iter().map(|announcement| announcement.version).max();
             // The change is on disk whatever fails from here on; until it was read no reader goes by anything older.
@@ -245,10 +257,8 @@ impl Follower {
             if let Some(news) = &news {
                 fds.push(PollFd::new(news, PollFlags::IN));
             }
-            let timeout = Timespec {
-                tv_sec: timeout.as_secs().cast_signed(),
-                tv_nsec: timeout.subsec_nanos().into(),
-            };
+            let timeout =
+                Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
             // Interrupted or not, the caller looks at everything.
             poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
         };

@@ -25,13 +25,14 @@ impl OtherProcess {
     }
 
     fn run(mut command: Command, folder: &Path) -> OtherProcess {
-        command.args(["--exact", "database::process_tests::other_process", "--nocapture", "--test-threads=1"]);
-        let mut child = command
-            .env(FOLDER, folder)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        command.args([
+            "--exact",
+            "database::process_tests::other_process",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
+        let mut child =
+            command.env(FOLDER, folder).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         let mut other = OtherProcess { child, stdin, stdout };
         assert_eq!(other.ask("get none"), "-");
@@ -131,7 +132,10 @@ fn a_second_open_drops_no_lock() {
     let mut other = OtherProcess::start(folder.path());
     assert_eq!(other.ask("set b 2"), "done");
     other.end();
-    assert!(folder.path().join(format!("{FILE_NAME}-wal")).exists(), "the log was removed under a connection");
+    assert!(
+        folder.path().join(format!("{FILE_NAME}-wal")).exists(),
+        "the log was removed under a connection"
+    );
     set(&database, OperationId::random().unwrap(), "c", 3).unwrap();
     let mut other = OtherProcess::start(folder.path());
     for (name, n) in [("a", "1"), ("b", "2"), ("c", "3")] {
@@ -279,7 +283,14 @@ fn an_import_that_is_killed_at_any_step_is_done_or_not_begun() {
         return;
     }
     let clock = || std::sync::Arc::new(portcullis_core::SystemClock);
-    let steps = ["pwrite64", "fsync,fdatasync", "rename,renameat,renameat2", "flock", "unlink,unlinkat", "link,linkat"];
+    let steps = [
+        "pwrite64",
+        "fsync,fdatasync",
+        "rename,renameat,renameat2",
+        "flock",
+        "unlink,unlinkat",
+        "link,linkat",
+    ];
     for calls in steps {
         for nth in 1.. {
             let folder = tempfile::tempdir().unwrap();

@@ -29,7 +29,12 @@ pub(super) fn view(database: &Database) -> View<BTreeMap<String, i64>> {
     )
 }
 
-pub(super) fn set(database: &Database, id: OperationId, name: &'static str, n: i64) -> Result<(), DatabaseError> {
+pub(super) fn set(
+    database: &Database,
+    id: OperationId,
+    name: &'static str,
+    n: i64,
+) -> Result<(), DatabaseError> {
     wait(database.change(COUNTERS, id, move |transaction| {
         Box::pin(async move {
             // The parameters stand in another order than they are numbered in.
@@ -287,13 +292,15 @@ fn flipped_bytes_admit_no_row_that_was_not_there() {
     let folder = tempfile::tempdir().unwrap();
     let rows = |folder: &Path| {
         let database = crate::open(folder, &[]).ok()?;
-        let directory = crate::clients::ClientDirectory::open(&database, Arc::new(portcullis_core::SystemClock));
+        let directory =
+            crate::clients::ClientDirectory::open(&database, Arc::new(portcullis_core::SystemClock));
         let known = directory.list().ok()?;
         Some(known.into_iter().map(|client| serde_json::to_string(&client).unwrap()).collect::<Vec<_>>())
     };
     {
         let database = crate::open(folder.path(), &[]).unwrap();
-        let directory = crate::clients::ClientDirectory::open(&database, Arc::new(portcullis_core::SystemClock));
+        let directory =
+            crate::clients::ClientDirectory::open(&database, Arc::new(portcullis_core::SystemClock));
         for n in 0..20 {
             directory
                 .add(crate::clients::NewClient {

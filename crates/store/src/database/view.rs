@@ -2,9 +2,9 @@
 
 use super::engine::Shared;
 use super::{Topic, Transaction, wait};
-use parking_lot::{Mutex, MutexGuard};
 use arc_swap::{ArcSwap, Guard};
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -124,7 +124,8 @@ impl<T: Send + Sync> Refresh for CachedTopic<T> {
         };
         drop(progress);
         let before = self.snapshot.load();
-        let is_same = before.version == version && matches!((&before.known, &known), (Err(a), Err(b)) if a == b);
+        let is_same =
+            before.version == version && matches!((&before.known, &known), (Err(a), Err(b)) if a == b);
         if !is_same {
             self.snapshot.store(Arc::new(Snapshot { version, known }));
             self.changed.send_replace(());
