@@ -1,4 +1,5 @@
 //! Two processes on one database. The other one is this test program, which runs [`other_process`] and obeys its standard input.
+#![expect(clippy::disallowed_methods, reason = "another process is waited for, without a runtime")]
 
 use super::tests::{open, set, view};
 use super::{FILE_NAME, OperationId, wait};

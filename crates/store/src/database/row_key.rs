@@ -20,7 +20,7 @@ const PURPOSE: &[u8] = b"hmac-sha256 1";
 const KEY_BYTES: usize = 32;
 
 pub(super) enum RowKey {
-    Known(hmac::Key),
+    Known(Box<hmac::Key>),
     /// There are rows, but not the key that they were sealed with.
     Missing(PathBuf),
 }
@@ -49,7 +49,7 @@ impl RowKey {
         let derived = hkdf::Salt::new(hkdf::HKDF_SHA256, SALT).extract(master);
         let key = derived.expand(&[PURPOSE], hmac::HMAC_SHA256);
         let key = key.map_err(|_| DatabaseError::shape("no key can be derived for its rows".to_owned()))?;
-        Ok(RowKey::Known(hmac::Key::from(key)))
+        Ok(RowKey::Known(Box::new(hmac::Key::from(key))))
     }
 
     /// Returns the seal of a row.

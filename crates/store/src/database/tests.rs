@@ -1,3 +1,5 @@
+#![expect(clippy::disallowed_methods, reason = "threads and processes are waited for, without a runtime")]
+
 use super::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
