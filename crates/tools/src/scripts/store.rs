@@ -10,23 +10,22 @@
 mod copies;
 mod header;
 mod proposals;
+mod records;
 mod run_history;
 
 pub use header::{ScriptHeader, ScriptName, ScriptNameError, ScriptPermissions};
+pub(super) use records::TABLES;
+pub use records::{Proposal, ScriptDecision};
 pub use run_history::ScriptRunRecord;
 
 use copies::ScriptCopies;
 use jiff::Timestamp;
 use portcullis_core::Clock;
-use portcullis_store::database::{
-    Database, DatabaseError, Migration, Record, RecordTable, Topic, TopicState, TopicStore,
-};
-use portcullis_store::{FamilyTables, FileError, FilePrivacy, LegacyFile, import_rows, record_table};
+use portcullis_store::FileError;
+use portcullis_store::database::{Database, DatabaseError, TopicStore};
 use proposals::{PROPOSALS_MAX, PROPOSALS_PER_CLIENT_MAX};
+use records::{ScriptRecord, ScriptRecords, ScriptRow, ScriptTable};
 use run_history::RunHistory;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,130 +117,6 @@ impl ScriptState {
             ScriptState::Changed => "changed",
         }
     }
-}
-
-/// A person's decision about one version.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ScriptDecision {
-    pub sha256: String,
-    pub approved: bool,
-    #[serde(default)]
-    pub granted: ScriptPermissions,
-    pub by: String,
-    pub at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expires: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-impl ScriptDecision {
-    fn what(&self) -> &'static str {
-        if self.approved { "approved" } else { "rejected" }
-    }
-}
-
-/// A script proposed by an agent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proposal {
-    pub sha256: String,
-    pub client: String,
-    pub at: Timestamp,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-struct ScriptRecord {
-    /// Newest last.
-    decisions: Vec<ScriptDecision>,
-    /// Older decisions that were dropped. They count in `seen`: a person who saw the fiftieth decision did
-    /// not see the next.
-    #[serde(default, skip_serializing_if = "is_none")]
-    forgotten: usize,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    proposal: Option<Proposal>,
-}
-
-fn is_none(count: &usize) -> bool {
-    *count == 0
-}
-
-impl ScriptRecord {
-    /// Returns the number of decisions so far.
-    fn seen(&self) -> usize {
-        self.decisions.len() + self.forgotten
-    }
-
-    /// Refuses a decision by a person who has not seen the last one.
-    fn check_seen(&self, name: &ScriptName, seen: Option<usize>) -> Result<(), ScriptError> {
-        match (seen, self.decisions.last()) {
-            (Some(seen), Some(last)) if seen != self.seen() => Err(ScriptError::Decided {
-                name: name.clone(),
-                what: last.what(),
-                by: last.by.clone(),
-                at: last.at,
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns the decision in force for a version: the newest about it, unless another version was approved
-    /// later.
-    fn about(&self, sha256: &str) -> Option<&ScriptDecision> {
-        self.decisions.iter().rev().find(|decision| decision.approved || decision.sha256 == sha256)
-    }
-}
-
-type ScriptRecords = BTreeMap<ScriptName, ScriptRecord>;
-
-/// The row of a script.
-#[derive(Clone, Serialize, Deserialize)]
-pub(super) struct ScriptRow {
-    name: ScriptName,
-    #[serde(flatten)]
-    record: ScriptRecord,
-}
-
-impl Record for ScriptRow {
-    const TABLE: RecordTable = record_table!("scripts");
-
-    fn key(&self) -> &str {
-        self.name.as_str()
-    }
-}
-
-/// All decisions and proposals, by script.
-pub(super) struct ScriptTable(ScriptRecords);
-
-impl TopicState for ScriptTable {
-    type Rows = Vec<ScriptRow>;
-    const TOPIC: Topic = Topic::new("scripts");
-    const BYTES_MAX: usize = 16 * 1024 * 1024;
-
-    fn of(rows: &Vec<ScriptRow>) -> Result<ScriptTable, String> {
-        Ok(ScriptTable(rows.iter().map(|row| (row.name.clone(), row.record.clone())).collect()))
-    }
-}
-
-/// The tables of the script tools, and the files that they replace.
-pub(super) const TABLES: FamilyTables = FamilyTables {
-    migrations: &[Migration { owner: "scripts", number: 1, sql: include_str!("schema.sql") }],
-    legacy: &[LegacyFile {
-        name: "scripts.json",
-        privacy: FilePrivacy::ToWriting,
-        import: |document, transaction| {
-            Box::pin(async move {
-                import_rows::<ScriptTable>(document.rows(read_legacy), transaction).await?;
-                Ok(run_history::import(&document.folder.join("scripts/runs"), transaction).await?)
-            })
-        },
-    }],
-};
-
-/// Reads the file of earlier versions.
-fn read_legacy(mut value: Value) -> Result<Vec<ScriptRow>, String> {
-    let scripts: ScriptRecords =
-        serde_json::from_value(value["scripts"].take()).map_err(|e| e.to_string())?;
-    Ok(scripts.into_iter().map(|(name, record)| ScriptRow { name, record }).collect())
 }
 
 /// A version approved by the configuration.

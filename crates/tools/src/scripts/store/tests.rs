@@ -1,7 +1,7 @@
 mod proposal_flood;
 
 use super::*;
-use portcullis_store::database::{OperationId, wait};
+use portcullis_store::database::{OperationId, TopicState, wait};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 use tempfile::TempDir;
