@@ -17,6 +17,8 @@ pub enum StoreCommand {
     ///
     /// Secrets are in it as they are stored, sealed; their key is not. To restore: stop the hub, put the file in the place of
     /// `workspace/secure/portcullis.db`, remove `portcullis.db-wal` and `portcullis.db-shm` beside it, and start.
+    ///
+    /// In another home, copy `workspace/secure/row.key` too: without it no row that lets somebody in is accepted.
     #[command(after_help = "Example: portcullis store backup ~/portcullis-$(date +%F).db")]
     Backup { file: PathBuf },
     /// Print every row of the database as JSON; secrets stay sealed
