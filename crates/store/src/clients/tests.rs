@@ -461,3 +461,22 @@ fn neither_token_nor_digest_is_printed_by_accident() {
     assert!(!printed.contains(&token[12..]), "{printed}");
     assert!(!printed.contains(&token::digest_of(&token).unwrap().to_hex()));
 }
+
+#[test]
+fn a_refusal_leaves_no_older_snapshot_behind() {
+    let fixture = Fixture::new();
+    for _ in 0..20 {
+        let token = fixture.add("ada");
+        let revoke = || {
+            let refused = fixture.directory.revoke("ada").is_err();
+            // Also for the one who came second, and learned of it from the rows.
+            assert_eq!(fixture.who(&token), None, "refused: {refused}");
+            refused
+        };
+        let refused = std::thread::scope(|scope| {
+            let others = [scope.spawn(revoke), scope.spawn(revoke)];
+            others.map(|other| other.join().unwrap())
+        });
+        assert_eq!(refused.iter().filter(|refused| **refused).count(), 1);
+    }
+}

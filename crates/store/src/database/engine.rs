@@ -194,6 +194,16 @@ impl Engine {
         View::new(cached, self.shared.clone())
     }
 
+    /// Returns once the snapshots show what is committed now. Blocks.
+    pub(super) fn catch_up(&self) {
+        // Without a follower, the writer refreshes before each reply.
+        let Some(queue) = &self.shared.queue else { return };
+        let (done, compared) = std::sync::mpsc::sync_channel(1);
+        queue.push(Errand::CatchUp(done), &self.shared.follower);
+        // A follower that ended drops the errand; then the snapshots go stale by themselves.
+        let _ = compared.recv();
+    }
+
     /// Brings the schema up to date for one more opener.
     pub(super) fn migrate(&self, migrations: &[Migration]) -> Result<(), DatabaseError> {
         let (path, migrations) = (self.path.clone(), migrations.to_vec());

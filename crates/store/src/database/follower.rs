@@ -28,6 +28,8 @@ const REJOIN_TRIES: u32 = 3;
 /// What the follower is asked to do.
 pub(super) enum Errand {
     Load(Arc<dyn Refresh>, SyncSender<()>),
+    /// Compare now: the asker knows of rows that the snapshots may not show yet.
+    CatchUp(SyncSender<()>),
     Announce(Announcement),
 }
 
@@ -195,6 +197,7 @@ impl Follower {
                     self.views.add(&view);
                     loaded.push(done);
                 }
+                Errand::CatchUp(done) => loaded.push(done),
                 Errand::Announce(announcement) => announced.push(announcement),
             }
         }

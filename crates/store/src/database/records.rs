@@ -291,15 +291,25 @@ impl<S: TopicState> TopicStore<S> {
         let done = match rows.recv() {
             Err(_) => None,
             Ok(mut rows) => {
-                let done = edit(&mut rows)?;
-                // The job ended only if the database did.
-                let _ = edited.send(rows);
-                Some(done)
+                match edit(&mut rows) {
+                    Ok(done) => {
+                        // The job ended only if the database did.
+                        let _ = edited.send(rows);
+                        Some(done)
+                    }
+                    Err(refusal) => {
+                        // The rows that it is about may be newer than the snapshot, which the caller looks at next.
+                        drop(edited);
+                        self.database.engine.catch_up();
+                        return Err(refusal);
+                    }
+                }
             }
         };
         match wait(committed).map_err(|_| DatabaseError::stopped())? {
             Err(error) if !error.is_unchanged() => return Err(error.into()),
-            _ => {}
+            Err(_) => self.database.engine.catch_up(),
+            Ok(()) => {}
         }
         done.ok_or_else(|| DatabaseError::stopped().into())
     }
