@@ -2,7 +2,7 @@
 //! when the servers behind it misbehave.
 //!
 //! Each is a function that takes how often and a seed, so that a test runs a short form and `cargo xtask torture` the
-//! long one. A function returns what it saw; whoever calls it decides what is a failure.
+//! long one. A function returns what it saw; the caller decides what is a failure.
 
 pub mod durable;
 pub mod faults;

@@ -27,7 +27,7 @@ const CLIENTS_MAX: usize = 10_000;
 /// How long a name may be. It appears in every audit record.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What can be wrong with a request to the directory, in words for whoever made it.
+/// What can be wrong with a request to the directory, in words for its caller.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     #[error(
@@ -122,7 +122,7 @@ impl ClientEntry {
 }
 
 impl ClientDirectory {
-    /// Rows that make no sense are not an error here: nobody is let in, and [`ClientDirectory::health`] says why.
+    /// Rows that make no sense are not an error here: no client is admitted, and [`ClientDirectory::health`] says why.
     pub fn open(database: &Database, clock: Arc<dyn Clock>) -> ClientDirectory {
         ClientDirectory { topic: TopicStore::open(database), clock }
     }
@@ -137,8 +137,8 @@ impl ClientDirectory {
         entry.is_good(&*self.clock).then(|| Arc::clone(&entry.client))
     }
 
-    /// Returns every client whose token is good now, by name; nothing where the clients cannot be read, which says of nobody
-    /// that it is one no more.
+    /// Returns every client whose token is valid now, by name; `None` if the clients cannot be read, so that none of them counts
+    /// as revoked.
     pub fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {
         let seen = self.topic.current();
         let entries = seen.known.as_ref().ok()?.by_digest.values();
@@ -146,7 +146,7 @@ impl ClientDirectory {
         Some(good.map(|entry| (entry.client.name.clone(), Arc::clone(&entry.client))).collect())
     }
 
-    /// Returns why nobody can be let in, if so.
+    /// Returns why no client can be admitted, if so.
     pub fn health(&self) -> Result<(), String> {
         self.topic.current().known.as_ref().map(|_| ()).map_err(Clone::clone)
     }
@@ -224,7 +224,7 @@ impl ClientDirectory {
         }
     }
 
-    /// Returns whether a client was ever made, be it revoked since. Damaged rows were made by somebody.
+    /// Returns whether a client was ever made, be it revoked since. Damaged rows count.
     pub fn has_been_used(&self) -> bool {
         let current = self.topic.current();
         current.known.is_err() || current.version > 0
@@ -289,7 +289,7 @@ pub fn is_client_name(name: &str) -> bool {
 }
 
 fn now(clock: &dyn Clock) -> Result<Timestamp, IdentityError> {
-    // Whole seconds: nobody asks for more.
+    // Whole seconds are enough.
     Timestamp::from_second(since_epoch(clock).as_secs()).map_err(|_| IdentityError::ExpiryTooFar)
 }
 

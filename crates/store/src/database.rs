@@ -170,7 +170,7 @@ impl Database {
         self.submit(engine::Kind::Change(topic, id), work).await
     }
 
-    /// Takes or finishes rows of a queue. No view is loaded from them, so nobody is told.
+    /// Takes or finishes rows of a queue. No view is loaded from them, so no process is notified.
     pub async fn claim<T, E>(&self, id: OperationId, work: impl Work<T, E>) -> Result<T, E>
     where
         T: Send + 'static,

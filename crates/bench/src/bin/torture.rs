@@ -1,6 +1,6 @@
 //! One part of `cargo xtask torture`: `torture PART COUNT SEED`. Prints figures, and ends with 1 if one is not as it should be.
 
-#![expect(clippy::print_stdout, reason = "whoever starts this reads the figures from here")]
+#![expect(clippy::print_stdout, reason = "the parent process reads the figures from here")]
 
 use anyhow::{Context, Result, bail};
 use portcullis_bench::torture::faults::{self, FaultErrno, FaultTarget, InjectedFault};

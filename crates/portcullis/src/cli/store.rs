@@ -18,7 +18,7 @@ pub enum StoreCommand {
     /// Secrets are in it as they are stored, sealed; their key is not. To restore: stop the hub, put the file in the place of
     /// `workspace/secure/portcullis.db`, remove `portcullis.db-wal` and `portcullis.db-shm` beside it, and start.
     ///
-    /// In another home, copy `workspace/secure/row.key` too: without it no row that lets somebody in is accepted.
+    /// In another home, copy `workspace/secure/row.key` too: without it no client and no administrator is admitted.
     #[command(after_help = "Example: portcullis store backup ~/portcullis-$(date +%F).db")]
     Backup { file: PathBuf },
     /// Print every row of the database as JSON; secrets stay sealed

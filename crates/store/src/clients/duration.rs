@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Ten years. Whoever wants longer wants a token without an end.
+/// Ten years. For longer, leave the expiry out.
 const SECONDS_MAX: u64 = 3650 * 24 * 60 * 60;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -30,7 +30,7 @@ impl Database {
     /// Writes a copy of the database as it is at this moment into a new file, while it is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), DatabaseError> {
         let to = to.to_owned();
-        // Made here, so that nobody else can read it; SQLite takes an empty file for a new one.
+        // Made here, so that no other user can read it; SQLite takes an empty file for a new one.
         let made = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&to);
         made.map_err(|e| DatabaseError::file("make", &to, e))?;
         let path = to.clone();

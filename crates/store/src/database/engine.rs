@@ -39,7 +39,7 @@ use std::time::Duration;
 
 /// How many jobs may wait. Each is a change that a person or a call is waiting for.
 const JOBS_MAX: usize = 1_024;
-/// How long operation ids are remembered. Whoever repeats one does so within a request or two.
+/// How long operation ids are remembered. A caller repeats one within a request or two.
 const OPERATIONS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) type Job = Box<dyn FnOnce(&mut Writer) + Send>;

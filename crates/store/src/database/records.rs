@@ -60,7 +60,7 @@ macro_rules! record_table {
     };
 }
 
-/// The same, of rows that let somebody in. Each has a seal, which only a holder of the row key can make.
+/// The same, of rows that admit a client or an administrator. Each has a seal, which only a holder of the row key can make.
 #[macro_export]
 macro_rules! sealed_record_table {
     ($name:literal) => {

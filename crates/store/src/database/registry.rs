@@ -1,4 +1,4 @@
-//! One engine for each database file and process. Whoever opens the file again shares it.
+//! One engine for each database file and process. A second open shares it.
 
 use super::engine::Engine;
 use super::migration::Migration;

@@ -1,4 +1,5 @@
-//! The key that rows are sealed with which let somebody in, so that write access to the database admits nobody.
+//! The key that seals the rows which admit a client or an administrator (HMAC), so that write access to the database is no
+//! access to the hub.
 //!
 //! A row's seal is an HMAC-SHA256 over the name of its table, its key and its document. The key is derived with HKDF from a
 //! file beside the database, which only its owner can read. Keys that a person has to unlock do not serve: a hub admits its
@@ -81,7 +82,7 @@ impl RowKey {
             RowKey::Known(key) => Ok(key),
             RowKey::Missing(path) => Err(DatabaseError::refused(
                 path,
-                "is missing, so rows that let somebody in cannot be checked; restore it from where the database came from",
+                "is missing, so the rows that admit clients and administrators cannot be checked; restore it from where the database came from",
             )),
         }
     }

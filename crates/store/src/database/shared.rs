@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 /// How many panics in a row end a thread. One is a defect of the job; so many are a defect of the engine.
 const PANICS_MAX: u32 = 16;
 
-/// The views that somebody still reads.
+/// The views that are still in use.
 #[derive(Default)]
 pub(super) struct Views(Mutex<Vec<Weak<dyn Refresh>>>);
 

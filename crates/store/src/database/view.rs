@@ -14,7 +14,7 @@ use tokio::sync::watch;
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_DOUBLINGS: u32 = 7;
 
-/// Reads what a topic means. An error is told in words, and nobody goes by the topic until it is mended.
+/// Reads what a topic means. An error is kept in words, and readers refuse until it is repaired.
 pub type Load<T> =
     Box<dyn for<'t> Fn(&'t mut Transaction<'_>) -> BoxFuture<'t, Result<T, String>> + Send + Sync>;
 

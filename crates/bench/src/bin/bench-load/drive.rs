@@ -57,7 +57,7 @@ async fn connection(
     let mut started = Instant::now();
     while started < until && latencies.len() < CALLS_PER_CONNECTION_MAX {
         stream.write_all(&request).await?;
-        // Whoever loads takes processors from those who are loaded, so it does little: what was right is right again.
+        // The load generator takes CPU from the programs under load, so it does little: what was right is right again.
         if let Some((head, bytes)) = read_answer(&mut stream, &mut answer, &last).await? {
             // Every call asks for the same, so every answer is alike; but some number their answers, which makes them longer.
             let is_like_others = !holds.is_empty() || *expected.get_or_insert(head) == head;

@@ -37,7 +37,7 @@ struct Content<'a> {
 
 /// Prints its address and serves until it is ended, on as many threads as the hub has.
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "whoever starts this reads the address from here")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the address from here")]
 async fn listen(app: Router) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);

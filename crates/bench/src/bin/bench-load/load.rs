@@ -140,7 +140,7 @@ pub(crate) async fn compare(portcullises: &[&str]) -> Result<Vec<BenchFigure>> {
 }
 
 /// Only loads, and says on standard error where.
-#[expect(clippy::print_stderr, reason = "whoever profiles needs the process id")]
+#[expect(clippy::print_stderr, reason = "a profiler needs the process id")]
 pub(crate) async fn only(portcullis: &Path, era: SessionMode, seconds: u64) -> Result<()> {
     let home = tempfile::tempdir().context("no temporary folder")?;
     furnish(home.path())?;

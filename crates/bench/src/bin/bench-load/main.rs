@@ -78,7 +78,7 @@ async fn run(portcullis: &Path) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "whoever starts this reads the figures from here")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the figures from here")]
 fn print(figures: &[figure::BenchFigure]) {
     figures.iter().for_each(|figure| println!("{figure}"));
 }

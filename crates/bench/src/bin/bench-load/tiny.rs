@@ -134,7 +134,7 @@ pub(crate) fn http() -> Result<()> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::print_stdout, reason = "whoever starts this reads the address from here")]
+#[expect(clippy::print_stdout, reason = "the parent process reads the address from here")]
 async fn listen() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
