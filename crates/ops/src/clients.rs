@@ -28,8 +28,7 @@ impl Operations {
                     format!("`{}` is the stdio client (`stdio.client`); choose another name", new.name);
                 return Err(Problem::conflict(reason));
             }
-            let expires = new.expires.as_deref().filter(|text| !text.trim().is_empty());
-            let expires_in = expires.map(parse_duration).transpose();
+            let expires_in = new.expires.as_deref().map(parse_duration).transpose();
             let client = NewClient {
                 expires_in: expires_in.map_err(|error| Problem::invalid(error.to_string()))?,
                 allow: bounded(if new.allow.is_empty() { vec!["*".to_owned()] } else { new.allow })?,

@@ -212,6 +212,10 @@ impl ServerManager {
 
     /// Applies overrides and pins. Costs one `stat` per server if nothing changed.
     fn follow(&self) {
+        // A snapshot that is stale for a moment, as after a suspend, must not stop every server.
+        if self.makers.toggles.health().is_err() {
+            return;
+        }
         let mut running = self.lock();
         if self.wishes(&running) != running.wishes {
             self.start_and_stop(&mut running);

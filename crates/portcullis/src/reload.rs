@@ -72,14 +72,18 @@ pub(crate) fn service(
 }
 
 /// Runs what may wait for the disk, for another process or for a key. It may start tasks.
-async fn on_blocking_thread(composed: &Arc<ComposedHub>, work: impl FnOnce(&ComposedHub) + Send + 'static) {
+///
+/// Returns whether it came to its end. The hook has logged a panic.
+async fn on_blocking_thread(
+    composed: &Arc<ComposedHub>,
+    work: impl FnOnce(&ComposedHub) + Send + 'static,
+) -> bool {
     let (composed, runtime) = (composed.clone(), tokio::runtime::Handle::current());
-    // The hook has logged a panic; the next poll goes on.
-    let _ = tokio::task::spawn_blocking(move || {
+    let work = move || {
         let _entered = runtime.enter();
         work(&composed);
-    })
-    .await;
+    };
+    tokio::task::spawn_blocking(work).await.is_ok()
 }
 
 /// Polls the file until shutdown.
@@ -120,12 +124,17 @@ async fn watch(
                     tracing::warn!(target: "config", "{warning}");
                 }
                 let (config, bound) = (loaded.config.clone(), bound.clone());
-                on_blocking_thread(&composed, move |composed| {
+                in_force = on_blocking_thread(&composed, move |composed| {
                     composed.apply(&config, bound.as_ref());
                     composed.servers.makers.forget_removed(&removed);
                 })
                 .await;
-                in_force = true;
+                if !in_force {
+                    let reason =
+                        "the changed file could not be applied; see the hub's log, and restart the hub";
+                    composed.health.set(Some(reason.to_owned()));
+                    continue;
+                }
                 log_level.set(loaded.config.logging.level);
                 let waiting = start.diff_needs_restart(&loaded.config);
                 if waiting.is_empty() {

@@ -96,17 +96,17 @@ impl Service for ServiceBoard {
             let Some(mut changed) = self.hub.upgrade().map(|hub| hub.subscribe_services()) else {
                 return Ok(());
             };
-            // A file of an earlier hub is replaced by the first failure, and is known by its process until then.
-            let mut written = Map::new();
+            // The problems of an earlier hub are not those of this one.
+            let mut written = (!StatusBoard::of_services(&self.secure).exists()).then(Map::new);
             loop {
                 let problems = self.problems();
-                if problems != written {
+                if written.as_ref() != Some(&problems) {
                     let board = StatusBoard::of_services(&self.secure);
                     let (value, now) = (Value::Object(problems.clone()), ctx.clock.now());
                     let at = Timestamp::try_from(now).unwrap_or_default().to_string();
                     let write = move || board.write(&value, &at, std::process::id());
                     tokio::task::spawn_blocking(write).await??;
-                    written = problems;
+                    written = Some(problems);
                 }
                 tokio::select! {
                     () = ctx.shutdown.cancelled() => return Ok(()),

@@ -125,7 +125,8 @@ async fn supervise(supervised: Arc<SupervisedService>, ctx: ServiceCtx, changed:
         changed.send_replace(());
         let started = Instant::now();
         // A panic costs this service only.
-        let run = AssertUnwindSafe(supervised.service.clone().run(ctx.clone())).catch_unwind();
+        let (service, own) = (supervised.service.clone(), ctx.clone());
+        let run = AssertUnwindSafe(async move { service.run(own).await }).catch_unwind();
         let why = match run.await {
             Ok(Ok(())) => break,
             Ok(Err(error)) => error.to_string(),

@@ -41,7 +41,7 @@ pub const MIGRATIONS: [Migration; 1] = [Migration {
         sealed_record_table_sql!("clients"),
         sealed_record_table_sql!("approvals"),
         sealed_record_table_sql!("pins"),
-        record_table_sql!("server_overrides"),
+        sealed_record_table_sql!("server_overrides"),
         record_table_sql!("secrets"),
         sealed_record_table_sql!("admins"),
         sealed_record_table_sql!("admin_links"),

@@ -6,7 +6,7 @@
 
 use crate::database::{Database, DatabaseError, Record, RecordTable, Topic, TopicState, TopicStore};
 use crate::locked_file::{FileError, FilePrivacy, LockedFile, versioned};
-use crate::record_table;
+use crate::sealed_record_table;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ pub(crate) struct OverrideRecord {
 }
 
 impl Record for OverrideRecord {
-    const TABLE: RecordTable = record_table!("server_overrides");
+    const TABLE: RecordTable = sealed_record_table!("server_overrides");
 
     fn key(&self) -> &str {
         &self.server
@@ -108,7 +108,8 @@ impl ServerOverrides {
     pub fn of(&self, server: &str) -> ServerOverride {
         match &self.topic.current().known {
             Ok(known) => known.0.get(server).copied().unwrap_or_default(),
-            Err(_) => ServerOverride { enabled: Some(false), ..ServerOverride::default() },
+            // Nor is any of them taken for reviewed.
+            Err(_) => ServerOverride { enabled: Some(false), unseen: true, ..ServerOverride::default() },
         }
     }
 
@@ -198,6 +199,11 @@ impl StatusBoard {
     fn named(dir: &Path, name: &'static str, entries: &'static str) -> StatusBoard {
         let file = LockedFile::new(dir, name, FILE_BYTES_MAX, FilePrivacy::ToWriting);
         StatusBoard { file, name, entries }
+    }
+
+    /// Returns whether a hub has written one.
+    pub fn exists(&self) -> bool {
+        self.file.exists()
     }
 
     /// Replaces the whole status.

@@ -3,6 +3,7 @@
 use super::HttpApp;
 use super::response::{self, json, plain};
 use crate::egress_filter::RedactedMessage;
+use crate::services::ServiceState;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -36,7 +37,15 @@ pub(super) async fn readyz(State(app): State<HttpApp>) -> Response {
     for service in app.hub.service_statuses() {
         // A service that is started again does not make the hub unready: calls do not depend on it.
         ready &= service.health == Health::Ok;
-        let shown = match service.problem() {
+        // Public, so the error itself, which may name a path, is for the log and `doctor`.
+        let reason = match (&service.state, &service.health) {
+            (ServiceState::Restarting(_), _) => {
+                Some("it failed and is started again; see the hub's log".to_owned())
+            }
+            (_, Health::Failed(why)) => Some(why.clone()),
+            (ServiceState::Running | ServiceState::Ended, Health::Ok) => None,
+        };
+        let shown = match reason {
             None => serde_json::json!({ "status": "ok" }),
             Some(reason) => {
                 let status = if service.health == Health::Ok { "degraded" } else { "failed" };

@@ -480,3 +480,23 @@ fn a_refusal_leaves_no_older_snapshot_behind() {
         assert_eq!(refused.iter().filter(|refused| **refused).count(), 1);
     }
 }
+
+#[test]
+fn a_home_behind_a_symlink_is_a_home() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("disk")).unwrap();
+    std::os::unix::fs::symlink(dir.path().join("disk"), dir.path().join("link")).unwrap();
+    let secure = dir.path().join("link/secure");
+    let database = crate::open(&secure, &[]).unwrap();
+    let directory = ClientDirectory::open(&database, Arc::new(portcullis_core::SystemClock));
+    directory.add(new("ada")).unwrap();
+    let copy = dir.path().join("link/copy.db");
+    crate::database::wait(database.backup(&copy)).unwrap();
+    assert!(copy.exists());
+    // The file itself is none.
+    let own = dir.path().join("own");
+    std::fs::create_dir(&own).unwrap();
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::symlink(secure.join("portcullis.db"), own.join("portcullis.db")).unwrap();
+    assert!(crate::open(&own, &[]).is_err());
+}

@@ -33,7 +33,8 @@ impl Database {
         // Made here, so that no other user can read it; SQLite takes an empty file for a new one.
         let made = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&to);
         made.map_err(|e| DatabaseError::file("make", &to, e))?;
-        let path = to.clone();
+        // SQLite refuses a symlink anywhere in the path.
+        let path = to.canonicalize().map_err(|e| DatabaseError::file("find", &to, e))?;
         let copied = self
             .on_connection(move |connection, _| {
                 let Some(path) = path.to_str() else {

@@ -117,7 +117,12 @@ impl Engine {
         if let Some(queue) = shared.queue.clone() {
             let mut follower = Follower::new(reader, row_key.clone(), peers, views, freshness, queue.clone());
             engine.spawn("store-follower", move || {
-                shared.follower.run(|| follower.step(), || queue.clear());
+                let at_end = || {
+                    // The other processes do not wait for this one any more.
+                    shared.freshness.expire();
+                    queue.clear();
+                };
+                shared.follower.run(|| follower.step(), at_end);
             })?;
         }
         engine.start_writer(connection, row_key)?;
@@ -194,7 +199,7 @@ impl Engine {
         View::new(cached, self.shared.clone())
     }
 
-    /// Returns once the snapshots show what is committed now. Blocks.
+    /// Returns once the snapshots of every process of this machine show what is committed now. Blocks.
     pub(super) fn catch_up(&self) {
         // Without a follower, the writer refreshes before each reply.
         let Some(queue) = &self.shared.queue else { return };

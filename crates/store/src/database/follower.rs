@@ -28,7 +28,7 @@ const REJOIN_TRIES: u32 = 3;
 /// What the follower is asked to do.
 pub(super) enum Errand {
     Load(Arc<dyn Refresh>, SyncSender<()>),
-    /// Compare now: the asker knows of rows that the snapshots may not show yet.
+    /// Compare now, and announce the version once more: the asker has seen rows that a snapshot of some process may not show.
     CatchUp(SyncSender<()>),
     Announce(Announcement),
 }
@@ -190,20 +190,33 @@ impl Follower {
     }
 
     fn run(&mut self, errands: VecDeque<Errand>) {
-        let (mut loaded, mut announced) = (Vec::new(), Vec::new());
+        let (mut loaded, mut announced, mut asked) = (Vec::new(), Vec::new(), Vec::new());
         for errand in errands {
             match errand {
                 Errand::Load(view, done) => {
                     self.views.add(&view);
                     loaded.push(done);
                 }
-                Errand::CatchUp(done) => loaded.push(done),
+                Errand::CatchUp(done) => asked.push(done),
                 Errand::Announce(announcement) => announced.push(announcement),
             }
         }
-        if !(loaded.is_empty() && announced.is_empty() && self.compared.is_some_and(|at| at.elapsed() < TICK))
-        {
+        let is_idle = loaded.is_empty() && announced.is_empty() && asked.is_empty();
+        if !(is_idle && self.compared.is_some_and(|at| at.elapsed() < TICK)) {
             let shown = self.compare();
+            if shown.is_none() && !asked.is_empty() {
+                self.freshness.expire();
+            }
+            // Without a version, the ones who ask learn of it from their snapshots.
+            if let Some(version) = shown {
+                announced.extend(asked.drain(..).map(|done: SyncSender<()>| Announcement {
+                    version,
+                    done: Box::new(move || {
+                        // The one who asked may have gone.
+                        let _ = done.try_send(());
+                    }),
+                }));
+            }
             let newest = announced.iter().map(|announcement| announcement.version).max();
             // The change is on disk whatever fails from here on; until it was read no reader goes by anything older.
             if newest.is_some_and(|newest| shown.is_none_or(|shown| shown < newest)) {

@@ -176,19 +176,20 @@ fn a_stopped_process_delays_one_change_and_finds_out_by_itself() {
         let change = std::thread::spawn(move || {
             set(&changing, OperationId::random().unwrap(), "a", 10 * round).unwrap();
         });
+        let mut looks = 0;
         while !change.is_finished() {
-            let looked = Instant::now();
             assert!(here.current().known.is_ok());
-            assert!(looked.elapsed() < Duration::from_millis(90), "a reader waited");
+            looks += 1;
             std::thread::sleep(Duration::from_millis(1));
         }
         change.join().unwrap();
+        // A reader that waited for the change would have looked a few times.
+        assert!(looks > 20, "{looks} looks");
         let first = began.elapsed();
-        assert!(first > Duration::from_secs(1) && first < Duration::from_secs(5), "{first:?}");
         // It was given up, and nothing waits for it again.
         let began = Instant::now();
         set(&database, OperationId::random().unwrap(), "a", 10 * round + 1).unwrap();
-        assert!(began.elapsed() < Duration::from_millis(800), "{:?}", began.elapsed());
+        assert!(began.elapsed() < first, "{:?} after {first:?}", began.elapsed());
         other.send("get a");
         other.signal(rustix::process::Signal::CONT);
         assert_eq!(other.answer(), (10 * round + 1).to_string());

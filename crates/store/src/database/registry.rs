@@ -23,6 +23,8 @@ pub(super) fn open(
     migrations: &[Migration],
 ) -> Result<Arc<Engine>, DatabaseError> {
     make_private_folder(folder).map_err(|e| DatabaseError::file("make", folder, e))?;
+    // SQLite refuses a symlink anywhere in the path, and a home may well have one; only the file itself must be none.
+    let folder = folder.canonicalize().map_err(|e| DatabaseError::file("find", folder, e))?;
     let path = folder.join(name);
     let mut open = OPEN.lock();
     let metadata = connection::make_file(&path)?;

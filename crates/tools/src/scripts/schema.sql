@@ -1,5 +1,5 @@
 -- Decisions and proposals, one row a script.
-CREATE TABLE scripts (key TEXT PRIMARY KEY, position BIGINT NOT NULL, record TEXT NOT NULL);
+CREATE TABLE scripts (key TEXT PRIMARY KEY, position BIGINT NOT NULL, record TEXT NOT NULL, seal TEXT);
 CREATE INDEX scripts_by_position ON scripts (position);
 
 -- The newest runs of each script, for people; the audit log has all. Times are microseconds since 1970.

@@ -10,9 +10,12 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
+/// How old a copy is that no row names before it is removed. A change takes seconds.
+const UNUSED_FOR: Duration = Duration::from_secs(60);
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
@@ -135,7 +138,12 @@ impl ScriptCopies {
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let hash = name.to_str().and_then(|name| name.strip_suffix(".star"));
-            if hash.is_some_and(|hash| hash.len() == 64 && !used.contains(hash)) {
+            let is_unused = hash.is_some_and(|hash| hash.len() == 64 && !used.contains(hash));
+            // A copy is written before the row that names it: a young one may belong to a change under way.
+            let is_old = |file: std::fs::Metadata| {
+                file.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age >= UNUSED_FOR)
+            };
+            if is_unused && entry.metadata().is_ok_and(is_old) {
                 let _ = std::fs::remove_file(entry.path());
             }
         }

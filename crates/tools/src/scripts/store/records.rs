@@ -4,7 +4,7 @@ use super::run_history;
 use super::{ScriptError, ScriptName, ScriptPermissions};
 use jiff::Timestamp;
 use portcullis_store::database::{Migration, Record, RecordTable, Topic, TopicState};
-use portcullis_store::{FamilyTables, FilePrivacy, LegacyFile, import_rows, record_table};
+use portcullis_store::{FamilyTables, FilePrivacy, LegacyFile, import_rows, sealed_record_table};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ pub(super) struct ScriptRow {
 }
 
 impl Record for ScriptRow {
-    const TABLE: RecordTable = record_table!("scripts");
+    const TABLE: RecordTable = sealed_record_table!("scripts");
 
     fn key(&self) -> &str {
         self.name.as_str()
