@@ -43,6 +43,9 @@ impl HubDesk {
         new: AddClient,
         actor: Actor,
     ) -> Result<OneTimeReveal<CreatedClient>, Problem> {
+        // A form sends an empty field for what is left out.
+        let expires = new.expires.filter(|text| !text.trim().is_empty());
+        let new = AddClient { expires, ..new };
         let (info, token) = self.run(move |ops| ops.add_client(new, &actor)).await?;
         let placeholder = Secret::new(SHOWN_HERE.to_owned());
         let endpoint = Endpoint::of_this_program(self.ops.home.path(), &self.ops.url, &placeholder);
