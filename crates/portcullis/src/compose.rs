@@ -1,4 +1,4 @@
-//! Composition root: builds a hub from its configuration. The only module that depends on every crate.
+//! Composition root: builds a hub from its configuration.
 
 use crate::config::{Config, McpServerSettings};
 use crate::database;
