@@ -75,8 +75,11 @@ async fn serve(
 
     let people = admin::open(&home, &config, &composed, address)?;
     let beside = people.beside;
-    let serving_http =
-        tokio::spawn(http::serve(composed.hub.clone(), listener, bound.allowed.clone(), beside));
+    let allowed = bound.allowed.clone();
+    // Before the first request is answered: readiness names every service from the start.
+    let reload = reload::service(&home, &version, &composed, &config, Some(bound), log_level);
+    composed.hub.start_services(vec![reload]);
+    let serving_http = tokio::spawn(http::serve(composed.hub.clone(), listener, allowed, beside));
     let serving_socket =
         tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.descendant_check()));
     let grace = config.limits.shutdown_grace;
@@ -90,9 +93,6 @@ async fn serve(
         admin_link: people.link,
     };
     greeting.print(&config, json);
-    let reload = reload::service(&home, &version, &composed, &config, Some(bound), log_level);
-    composed.hub.start_services(vec![reload]);
-
     ending.received().await;
     tracing::info!(target: "hub", "shutting down after in-flight calls; signal again to exit at once");
     let ended = async {
