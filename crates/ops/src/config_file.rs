@@ -12,6 +12,40 @@ pub fn load(home: &Home) -> Result<LoadedConfig, Problem> {
     })
 }
 
+/// Why a server in the configuration was not changed: the file, or what the hub keeps about the server.
+#[derive(Debug)]
+pub enum ServerEditError {
+    File(EditError),
+    State(Problem),
+}
+
+impl From<EditError> for ServerEditError {
+    fn from(error: EditError) -> ServerEditError {
+        ServerEditError::File(error)
+    }
+}
+
+impl From<Problem> for ServerEditError {
+    fn from(problem: Problem) -> ServerEditError {
+        ServerEditError::State(problem)
+    }
+}
+
+impl From<anyhow::Error> for ServerEditError {
+    fn from(error: anyhow::Error) -> ServerEditError {
+        ServerEditError::State(error.into())
+    }
+}
+
+impl From<ServerEditError> for Problem {
+    fn from(error: ServerEditError) -> Problem {
+        match error {
+            ServerEditError::File(error) => edit_problem(error),
+            ServerEditError::State(problem) => problem,
+        }
+    }
+}
+
 /// An edit that was not made.
 pub fn edit_problem(error: EditError) -> Problem {
     let message = error.to_string();

@@ -6,14 +6,14 @@ use crate::desk::ComponentHealth;
 use crate::guard_settings::approval_times;
 use crate::home::Home;
 use crate::mcp::{ServerFactory, ServerManager};
-use crate::secret_store::{self, LiveSecrets};
+use crate::secret_store::{self, LiveSecrets, Passphrase, PassphrasePrompt};
 use crate::{Actor, Problem, script_sandbox, with_causes};
 use arc_swap::ArcSwap;
 use portcullis_core::{Clock, Gate, Registry, SystemClock};
 use portcullis_guard::{ApprovalDesk, AuditSettings, GuardHandles};
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
-use portcullis_store::secrets::SecretStore;
+use portcullis_store::secrets::{KeyRequirement, SecretStore};
 use portcullis_tools::ScriptChecker;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -31,6 +31,8 @@ pub struct Operations {
     pub approvals: ApprovalDesk,
     pub changes: ChangeRecorder,
     pub live: Option<LiveHub>,
+    /// The user of the command; `None` in a hub.
+    user: Option<CommandUser>,
     database: Database,
     config: Arc<ArcSwap<Config>>,
     secrets: OnceLock<Arc<SecretStore>>,
@@ -38,7 +40,17 @@ pub struct Operations {
     servers: OnceLock<ServerFactory>,
 }
 
+/// How operations reach the user of a command.
+#[derive(Clone, Copy)]
+pub struct CommandUser {
+    /// Tells what is no error.
+    pub warn: fn(&str),
+    /// Asks for the passphrase of the secret store, or for a new one.
+    pub passphrase: fn(KeyRequirement) -> anyhow::Result<Passphrase>,
+}
+
 /// The parts of a running hub.
+#[derive(Clone)]
 pub struct LiveHub {
     pub control: Arc<dyn HubControl>,
     pub secrets: Arc<LiveSecrets>,
@@ -91,6 +103,7 @@ impl Operations {
             approvals: live.handles.approvals.clone(),
             changes,
             live: Some(live),
+            user: None,
             database,
             config,
             secrets: OnceLock::from(secrets),
@@ -99,16 +112,17 @@ impl Operations {
         }
     }
 
-    /// Returns the context in the process of a command. `warn` tells the user what is no error.
-    pub fn in_command(home: Home, config: Config, database: Database, warn: fn(&str)) -> Operations {
+    /// Returns the context in the process of a command.
+    pub fn in_command(home: Home, config: Config, database: Database, user: CommandUser) -> Operations {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let settings = AuditSettings::in_folder(&config.workspace.secure_dir());
         Operations {
             url: url_of(config.http.listen),
             clients: Arc::new(ClientDirectory::open(&database, clock.clone())),
             approvals: ApprovalDesk::open(&database, approval_times(&config), clock),
-            changes: ChangeRecorder::Spool { settings, warn },
+            changes: ChangeRecorder::Spool { settings, warn: user.warn },
             live: None,
+            user: Some(user),
             home,
             database,
             config: Arc::new(ArcSwap::from_pointee(config)),
@@ -116,13 +130,6 @@ impl Operations {
             scripts: OnceLock::new(),
             servers: OnceLock::new(),
         }
-    }
-
-    /// Uses a secret store that was opened with a prompt.
-    #[must_use]
-    pub fn with_secrets(mut self, store: SecretStore) -> Operations {
-        self.secrets = OnceLock::from(Arc::new(store));
-        self
     }
 
     /// Returns the configuration in force.
@@ -144,6 +151,26 @@ impl Operations {
             secret_store::open(&self.home, &self.config(), &self.database, clock, secret_store::unasked);
         let store = opened.map_err(|error| Problem::unavailable(with_causes(&error)))?;
         Ok(self.secrets.get_or_init(|| Arc::new(store)))
+    }
+
+    /// As [`secret_store`](Self::secret_store), but asks the user of a command for the passphrase where that is due. Comes
+    /// before anything else that uses the store.
+    pub fn unlock_secrets(&self, prompt: PassphrasePrompt) -> anyhow::Result<&Arc<SecretStore>> {
+        let Some(user) = self.user.filter(|_| self.secrets.get().is_none()) else {
+            return Ok(self.secret_store()?);
+        };
+        let clock = Arc::new(SystemClock);
+        let ask = |lock| prompt.asks(lock).then(|| (user.passphrase)(lock)).transpose();
+        let store = secret_store::open(&self.home, &self.config(), &self.database, clock, ask)?;
+        Ok(self.secrets.get_or_init(|| Arc::new(store)))
+    }
+
+    /// Tells the user of a command what is no error; a hub logs it.
+    pub(crate) fn warn(&self, text: &str) {
+        match self.user {
+            Some(user) => (user.warn)(text),
+            None => tracing::warn!(target: "admin", "{text}"),
+        }
     }
 
     /// Returns the store of scripts and the sandbox that checks them.

@@ -1,7 +1,7 @@
 //! What an administrator can do: each operation once, with typed input, typed output and a typed error.
 //!
 //! The command line prints the output, the JSON API serialises it and the page renders it; none of them decides anything.
-//! [`desk`] has the types and the facade that the API and the page use.
+//! [`desk`] has the types and the facade that the API and the page use; [`hub_desk`] implements it for a running hub.
 
 mod actor;
 pub mod always_allow;
@@ -16,6 +16,7 @@ pub mod desk;
 pub mod folder_changes;
 pub mod guard_settings;
 pub mod home;
+pub mod hub_desk;
 pub mod known_tools;
 pub mod login;
 pub mod mcp;
@@ -30,7 +31,7 @@ pub mod servers;
 pub mod tool_families;
 
 pub use actor::Actor;
-pub use context::{HubControl, HubStores, LiveHub, Operations, origin_of, url_of};
+pub use context::{CommandUser, HubControl, HubStores, LiveHub, Operations, origin_of, url_of};
 pub use problem::{Problem, ProblemCode, with_causes};
 
 use portcullis_config as config;

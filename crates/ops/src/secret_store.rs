@@ -11,6 +11,7 @@ use portcullis_guard::Redactor;
 use portcullis_store::database::Database;
 use portcullis_store::secrets::{self, KeyPreference, KeyRequirement, KeySource, SecretError, SecretStore};
 use serde_json::Value;
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,32 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The passphrase of a store.
 pub type Passphrase = Secret<zeroize::Zeroizing<String>>;
+
+/// Whether to ask a person for the passphrase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PassphrasePrompt {
+    Never,
+    /// By a hub, only if started from a terminal.
+    AtStandardInput,
+    /// To open a store.
+    ToOpen,
+    /// To open or create a store.
+    ToMake,
+}
+
+impl PassphrasePrompt {
+    /// Returns whether a store with this lock is opened by asking.
+    pub fn asks(self, lock: KeyRequirement) -> bool {
+        match (self, lock) {
+            (PassphrasePrompt::Never, _) => false,
+            (PassphrasePrompt::AtStandardInput, KeyRequirement::Passphrase) => std::io::stdin().is_terminal(),
+            (PassphrasePrompt::ToOpen | PassphrasePrompt::ToMake, KeyRequirement::Passphrase)
+            | (PassphrasePrompt::ToMake, KeyRequirement::None) => true,
+            (PassphrasePrompt::AtStandardInput | PassphrasePrompt::ToOpen, KeyRequirement::None)
+            | (_, KeyRequirement::Key) => false,
+        }
+    }
+}
 
 /// Opens the store of a hub. A locked store is no error here; its health check reports why.
 ///

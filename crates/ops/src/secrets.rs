@@ -20,6 +20,14 @@ pub struct SavedSecret {
     pub new_key: Option<PathBuf>,
 }
 
+/// Warns that a key was created.
+pub fn new_key_warning(key: &Path) -> String {
+    format!(
+        "Created the key `{}`. Without it the secrets are lost: keep a backup, separate from the data.",
+        key.display()
+    )
+}
+
 /// Checks a name and grants, before a person is asked for a value or a passphrase.
 pub fn check_request(name: &str, grants: &[String]) -> Result<(), Problem> {
     format!("secret:{name}").parse::<SecretRef>().map_err(problem)?;

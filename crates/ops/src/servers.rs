@@ -1,4 +1,20 @@
-//! Upstream servers: enable, disable, restart, revoke trust.
+//! Upstream servers: enable, disable, restart, revoke trust; each other operation has its own module.
+//!
+//! Those record themselves. The others are recorded by who calls them, under the names in [`action`]: a command asks a
+//! person in between, and its record covers all of it.
+
+pub mod action;
+pub mod add;
+pub mod import;
+mod invocation;
+pub mod login;
+pub mod probe;
+pub mod remove;
+mod status;
+pub mod trust;
+
+pub use invocation::{reached, runs_with};
+pub use status::{ServerStatusReport, sign_in_hint, status_label, status_predicate};
 
 use crate::config::{Config, EditError, McpServerSettings};
 use crate::config_file::edit_problem;

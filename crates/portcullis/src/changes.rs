@@ -9,6 +9,7 @@ use crate::{Interrupted, is_bad_usage, print};
 use anyhow::Result;
 use portcullis_core::ErrorKind;
 use portcullis_ops::change::ChangeRecorder;
+use portcullis_ops::servers::action;
 use portcullis_store::database::wait;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -65,21 +66,21 @@ fn change_of(command: &Command) -> Option<(&'static str, Value)> {
 }
 
 fn server_change(command: &McpCommand) -> Option<(&'static str, Value)> {
-    let (action, name) = match command {
+    let (change, name) = match command {
         McpCommand::List | McpCommand::Test { .. } | McpCommand::Status { .. } => return None,
         // The operation records it.
         McpCommand::Reload { .. } | McpCommand::Enable { .. } | McpCommand::Disable { .. } => return None,
         // Arguments and headers may contain unregistered secrets.
-        McpCommand::Add(new) => ("mcp.add", &new.name),
+        McpCommand::Add(new) => (action::ADD, &new.name),
         McpCommand::Import(wanted) if wanted.yes => {
-            return Some(("mcp.import", json!({ "file": wanted.file, "only": wanted.only })));
+            return Some((action::IMPORT, json!({ "file": wanted.file, "only": wanted.only })));
         }
         McpCommand::Import(_) => return None,
         McpCommand::Trust(trust) if trust.revoke => return None,
-        McpCommand::Trust(trust) => ("mcp.trust", &trust.name),
-        McpCommand::Remove { name } => ("mcp.remove", name),
-        McpCommand::Auth { name, .. } => ("mcp.auth", name),
-        McpCommand::Logout { name } => ("mcp.logout", name),
+        McpCommand::Trust(trust) => (action::TRUST, &trust.name),
+        McpCommand::Remove { name } => (action::REMOVE, name),
+        McpCommand::Auth { name, .. } => (action::LOG_IN, name),
+        McpCommand::Logout { name } => (action::LOG_OUT, name),
     };
-    Some((action, json!({ "name": name })))
+    Some((change, json!({ "name": name })))
 }

@@ -26,13 +26,14 @@ use crate::database;
 use crate::home::Home;
 pub(crate) use crate::home::environment;
 use crate::output_redaction;
+use crate::passphrase;
 use crate::print;
 use crate::reload::{self, ConfigFileVersion};
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use portcullis_core::Secret;
 use portcullis_guard::AuditSettings;
-use portcullis_ops::{Actor, Operations, origin_of};
+use portcullis_ops::{Actor, CommandUser, Operations, origin_of};
 use portcullis_server::local;
 use portcullis_upstream::{HubMark, is_server_descendant};
 use std::collections::HashSet;
@@ -76,17 +77,21 @@ fn open(home: Option<&Path>) -> Result<LoadedHome> {
     Ok(LoadedHome { home, loaded, version })
 }
 
+/// The user of this command.
+const USER: CommandUser =
+    CommandUser { warn: |warning| print::note(warning), passphrase: passphrase::passphrase };
+
 /// Opens a home for the operations of a command.
 fn open_operations(home: Option<&Path>) -> Result<Operations> {
     let LoadedHome { home, loaded, .. } = open(home)?;
     let database = database::open(&loaded.config)?;
-    Ok(Operations::in_command(home, loaded.config, database, |warning| print::note(warning)))
+    Ok(Operations::in_command(home, loaded.config, database, USER))
 }
 
 /// As [`open_operations`], for a command that only looks: it makes nothing in the home.
 fn open_to_look(home: Home, config: Config) -> Result<Operations> {
     let database = database::open_to_look(&config)?;
-    Ok(Operations::in_command(home, config, database, |warning| print::note(warning)))
+    Ok(Operations::in_command(home, config, database, USER))
 }
 
 /// The user who runs this command.

@@ -19,8 +19,7 @@ pub use portcullis_config as config;
 
 use cli::{Cli, Command};
 use config::ConfigErrors;
-use portcullis_config::secret_detection;
-use portcullis_interop::{import, install};
+use portcullis_interop::install;
 use portcullis_ops::{Problem, ProblemCode, database, home, known_tools, login, mcp, with_causes};
 use portcullis_upstream::{HubMark, run_guardian};
 use std::path::Path;

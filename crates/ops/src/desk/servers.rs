@@ -1,6 +1,7 @@
 //! Upstream servers: status, review, trust, import.
 
 use super::TextChange;
+use crate::servers::trust::is_configured;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,11 +34,8 @@ impl Configured for ServerDetail {
     fn restore(&mut self, raw: &ServerDetail) {
         self.server.restore(&raw.server);
         self.runs_with.clone_from(&raw.runs_with);
-        let is_configured = |one: &DefinitionChange| {
-            one.kind == "identity" && ["command", "args", "url"].contains(&one.name.as_str())
-        };
         for (clean, raw) in self.differences.iter_mut().zip(&raw.differences) {
-            if is_configured(raw) {
+            if is_configured(&raw.kind, &raw.name) {
                 clean.clone_from(raw);
             }
         }

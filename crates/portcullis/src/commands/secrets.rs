@@ -2,20 +2,19 @@
 
 use super::{open_operations, this_user};
 use crate::cli::{SecretSetArgs, SecretsArgs, SecretsCommand};
-use crate::passphrase::{PassphrasePrompt, open_secrets};
 use crate::{BadUsage, password_prompt, print};
 use anyhow::{Context, Result};
 use portcullis_core::{Clock, Secret, SystemClock};
 use portcullis_ops::Operations;
 use portcullis_ops::desk::{SecretValue, SetSecret};
-use portcullis_ops::secrets::check_request;
+use portcullis_ops::secret_store::PassphrasePrompt;
+use portcullis_ops::secrets::{check_request, new_key_warning};
 use portcullis_store::secrets::{Grant, SecretInfo, VALUE_BYTES_MAX};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use zeroize::Zeroizing;
 
 pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Result<ExitCode> {
@@ -38,8 +37,7 @@ pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Resu
         SecretsCommand::List => PassphrasePrompt::ToOpen,
     };
     let ops = open_operations(home)?;
-    let store = open_secrets(&ops.home, &ops.config(), ops.database(), Arc::new(SystemClock), asking)?;
-    let ops = ops.with_secrets(store);
+    ops.unlock_secrets(asking)?;
     match command {
         SecretsCommand::Set(args) => set(&ops, args, as_json),
         SecretsCommand::List => list(&ops, as_json),
@@ -70,10 +68,7 @@ fn set(ops: &Operations, args: SecretSetArgs, as_json: bool) -> Result<ExitCode>
         print::note(format!("Warning: {weakness}."));
     }
     if let Some(key) = saved.new_key {
-        print::note(format!(
-            "Created the key `{}`. Without it the secrets are lost: keep a backup, separate from the data.",
-            key.display()
-        ));
+        print::note(new_key_warning(&key));
     }
     report(&saved.info, "Saved", as_json);
     Ok(ExitCode::SUCCESS)

@@ -1,8 +1,8 @@
 //! Check of upstream servers, from the status file of the running hub.
 
 use super::{Finding, State, bad};
-use crate::commands::mcp::status_predicate;
 use crate::config::Config;
+use portcullis_ops::servers::status_predicate;
 use portcullis_store::servers::StatusBoard;
 use serde_json::Value;
 

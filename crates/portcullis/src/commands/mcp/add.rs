@@ -1,17 +1,20 @@
 //! `portcullis mcp add`: connect, show, write, trust.
 
-use super::probe::{ProbeReport, needs_secrets, probe};
-use super::{McpCommandContext, explained, trust};
+use super::probe::{probe, probe_json, probe_text};
+use super::{McpCommandContext, edit_failed, explained, trust};
 use crate::cli::McpAddArgs;
-use crate::commands::mcp_auth::{Browser, ended as ended_words, log_in, login_of};
-use crate::commands::{block_on, environment};
-use crate::config::{Config, McpServerSettings, NewServer, add_servers, preview_servers};
+use crate::commands::block_on;
+use crate::commands::mcp_auth::{Browser, log_in};
+use crate::config::{Config, McpServerSettings, NewServer};
 use crate::login::ServerLogin;
 use crate::mcp::ServerFactory;
-use crate::passphrase::PassphrasePrompt;
-use crate::{BadUsage, import, print};
+use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
+use portcullis_ops::secret_store::PassphrasePrompt;
+use portcullis_ops::servers::add::{AddedServer, plain_text_warnings};
+use portcullis_ops::servers::login::logout_sentence;
+use portcullis_ops::servers::probe::ProbeReport;
 use portcullis_upstream::StatusKind;
 use serde_json::json;
 use std::path::Path;
@@ -21,21 +24,23 @@ impl McpCommandContext {
     pub(super) fn add(&self, args: &McpAddArgs) -> Result<ExitCode> {
         let new = new_server(args)?;
         let name = args.name.as_str();
-        let config =
-            preview_servers(self.home.path(), &environment, std::slice::from_ref(&new)).map_err(explained)?;
+        let config = self.ops.preview_server(&new).map_err(explained)?;
         let server = config.mcp.iter().find(|server| server.name == name).context("the server")?;
-        let makers = self.makers(needs_secrets(server))?;
-        makers.programs.forget(name)?;
         let logs_in = args.oauth && !args.no_test;
+        if logs_in {
+            self.ops.unlock_secrets(PassphrasePrompt::ToMake)?;
+        }
+        let makers = self.ops.server_factory_for(server)?;
+        makers.programs.forget(name)?;
         let login =
-            logs_in.then(|| login_of(&self.home, &config, server, PassphrasePrompt::ToMake)).transpose()?;
+            logs_in.then(|| self.ops.open_login(&config, server, PassphrasePrompt::ToMake)).transpose()?;
         let had_login = login.as_ref().is_some_and(ServerLogin::is_kept);
         let logged_in = login.as_ref().map(|login| log_in(login, Browser::Leave, self.as_json)).transpose();
-        let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config, &makers));
+        let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config, makers));
         if let (Err(_), Some(login), false) = (&added, login, had_login) {
             // Nothing in the configuration refers to the login, so it could not be ended later.
             let ended = block_on(async { login.oauth().log_out().await })?;
-            ended_words(name, ended).into_iter().for_each(print::note);
+            logout_sentence(name, &ended).into_iter().for_each(print::note);
         }
         added
     }
@@ -57,30 +62,25 @@ impl McpCommandContext {
         }
         let mut trusted = false;
         if let Some(looked) = &looked {
-            let seen = looked.connected(name).map_err(|error| {
+            let seen = looked.connected().map_err(|error| {
                 anyhow!("{error}\nNothing was written. To add it without a test, pass `--no-test`.")
             })?;
             if !self.as_json {
-                print::out(looked.text(name, &seen));
+                print::out(probe_text(looked, &seen));
             }
             let question = trust::question(name, seen.tools.len());
             trusted = args.yes || (!self.as_json && print::confirm(&question)? == Some(true));
         }
-        let in_clear = in_clear(&new);
-        let path = add_servers(self.home.path(), &environment, &[new]).map_err(explained)?;
-        // An earlier server of that name is another one.
+        let in_clear = plain_text_warnings(&new);
+        let by = trust::by();
+        let seen = looked.as_ref().and_then(|looked| looked.seen.as_ref()).filter(|_| trusted);
+        let added = seen.map_or(AddedServer::Untrusted, |seen| AddedServer::Trusted { seen, by: &by });
+        let path = self.ops.add_server(new, added).map_err(edit_failed)?;
         if makers.toggles.of(name).removed {
-            // A hub that has not reloaded yet would apply this to the removed one.
-            self.forget_removed(name, makers)?;
-        } else {
-            makers.toggles.forget(name)?;
-        }
-        makers.pins.revoke(name)?;
-        if let Some(seen) = looked.as_ref().and_then(|looked| looked.seen.as_ref()).filter(|_| trusted) {
-            makers.pins.trust(name, (**seen).clone(), &trust::by())?;
+            self.forget_removed(name)?;
         }
         if self.as_json {
-            let tested = looked.as_ref().map(|looked| looked.json(name));
+            let tested = looked.as_ref().map(probe_json);
             print::json(&json!({
                 "added": name, "file": path, "trusted": trusted, "test": tested, "notes": in_clear,
             }));
@@ -151,29 +151,4 @@ fn pairs(option: &str, separators: &[char], given: &[String]) -> Result<Vec<(Str
         _ => Err(BadUsage(format!("`{option}` expects KEY=VALUE")).into()),
     };
     given.iter().map(pair).collect()
-}
-
-/// Warns about values in plain text, with the command to make them secrets.
-fn in_clear(new: &NewServer) -> Vec<String> {
-    let name = &new.name;
-    let host = new.url.as_deref().map(import::host_of).unwrap_or_default();
-    let env = new.env.iter().map(|pair| (pair, "env", format!("mcp.{name}:env")));
-    let headers = new.headers.iter().map(|pair| {
-        let grant = format!("{host}:{}", pair.0.to_ascii_lowercase());
-        (pair, "headers", grant)
-    });
-    let all = env.chain(headers).filter(|((key, value), ..)| import::is_secret(key, value));
-    let notes = all.map(|((key, value), place, grant)| {
-        let scheme = if value.to_ascii_lowercase().starts_with("bearer ") { "Bearer " } else { "" };
-        format!(
-            "`{}` is in the configuration in plain text. To move it to the secret store: \
-             portcullis secrets set NAME --grant '{grant}', then in `mcp.{name}.{place}`: {} = \"{scheme}secret:NAME\"",
-            printable(key),
-            printable(key)
-        )
-    });
-    let mut notes: Vec<String> = notes.collect();
-    // A URL with a password was refused before.
-    let _ = import::in_clear(name, &new.args, new.url.as_deref(), &mut notes);
-    notes
 }

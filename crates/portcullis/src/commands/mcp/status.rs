@@ -1,40 +1,20 @@
 //! `portcullis mcp status`: status of the servers in the running hub.
 
-use super::{McpCommandContext, sign_in_hint, status_label};
+use super::McpCommandContext;
 use crate::print;
 use anyhow::Result;
-use portcullis_store::servers::StatusBoard;
+use portcullis_ops::servers::{ServerStatusReport, status_label};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
 impl McpCommandContext {
-    /// Reads the status file that the hub writes. Without a running hub the file is stale, and the output says so.
     pub(super) fn status(&self, name: Option<&str>) -> Result<ExitCode> {
         if let Some(name) = name {
             self.server(name)?;
         }
         let running = self.hub_runs()?;
-        let board = StatusBoard::open(&self.config.workspace.secure_dir()).read()?.unwrap_or_default();
-        let makers = self.makers(false)?;
-        let wanted = self.config.mcp.iter().filter(|server| name.is_none_or(|name| name == server.name));
-        let servers: Vec<Value> = wanted
-            .map(|server| {
-                let known = board["servers"].get(&server.name).filter(|_| running);
-                let mut entry = known.cloned().unwrap_or_else(|| {
-                    let status = match (makers.is_wanted(server), running) {
-                        (false, _) => "disabled",
-                        (true, true) => "starting",
-                        (true, false) => "not running",
-                    };
-                    json!({ "status": status })
-                });
-                entry["name"] = server.name.clone().into();
-                entry["hint"] = json!(sign_in_hint(server, entry["status"].as_str().unwrap_or_default()));
-                entry
-            })
-            .collect();
+        let ServerStatusReport { written, servers } = self.ops.server_statuses(name, running)?;
         if self.as_json {
-            let written = board["written"].as_str();
             print::json(&json!({ "hub_running": running, "written": written, "servers": servers }));
             return Ok(ExitCode::SUCCESS);
         }
@@ -43,7 +23,7 @@ impl McpCommandContext {
             print::out(details(server, name.is_some()));
         }
         if !running {
-            let last = match board["written"].as_str() {
+            let last = match &written {
                 Some(at) => format!("; last status update: {at}"),
                 None => String::new(),
             };

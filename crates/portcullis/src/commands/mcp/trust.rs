@@ -1,16 +1,19 @@
 //! `portcullis mcp trust`: review of a server, and pinning of its definitions.
 
-use super::probe::{needs_secrets, probe};
-use super::{McpCommandContext, reached};
+use super::McpCommandContext;
+use super::probe::{left_out, probe, probe_text};
 use crate::cli::McpTrustArgs;
 use crate::commands::this_user;
 use crate::config::McpServerSettings;
-use crate::mcp::ServerFactory;
-use crate::secret_detection::{Extent, shortened};
-use crate::{BadUsage, print, secret_detection};
+use crate::config::secret_detection::Extent;
+use crate::{BadUsage, print};
 use anyhow::Result;
 use portcullis_core::json::printable;
-use portcullis_store::pins::{PinDifference, ServerSnapshot, differences};
+use portcullis_ops::servers::trust::{
+    HIDDEN_DIFFERS, ServerReview, change_word, is_configured, lines, sides, trusted_sentence,
+};
+use portcullis_ops::servers::{reached, runs_with};
+use portcullis_store::pins::PinDifference;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::process::ExitCode;
@@ -23,34 +26,36 @@ impl McpCommandContext {
             return self.revoke(name);
         }
         let server = self.server(name)?;
-        let makers = self.makers(needs_secrets(server))?;
+        let makers = self.ops.server_factory_for(server)?;
         if makers.is_unreviewed(server) && !self.may_begin(server, args)? {
             print::line("Not started, not trusted.");
             return Ok(ExitCode::SUCCESS);
         }
-        let looked = probe(server, &self.config, &makers)?;
-        let seen = looked.connected(name)?;
-        let before = makers.pins.of(name);
-        let nothing = ServerSnapshot::default();
-        let known = before.as_ref().map_or(&nothing, |trusted| &trusted.as_it_was);
-        let different = differences(known, &seen);
+        let looked = probe(server, &self.config, makers)?;
+        let seen = looked.connected()?;
+        let review = ServerReview::of(name, &seen, makers);
+        let (before, different) = (&review.trusted, &review.differences);
         if !self.as_json {
-            match &before {
-                None => print::out(looked.text(name, &seen)),
+            match before {
+                None => print::out(probe_text(&looked, &seen)),
                 Some(trusted) if different.is_empty() => {
                     print::line(format!(
                         "Server `{name}`: no changes since it was trusted, {:.0}.",
                         trusted.since
                     ));
                 }
-                Some(_) => print::out(summary(name, &different) + &looked.left_out()),
+                Some(_) => print::out(summary(name, different) + &left_out(&looked)),
             }
             // A confirmation is preceded by the full diff.
             let is_asked = !args.yes && !print::nobody_to_ask();
             if args.diff || (is_asked && before.is_some()) {
-                for one in &different {
+                for one in different {
                     let text = unified_diff(one);
-                    if is_configured(one) { print::configured(text) } else { print::out(text) }
+                    if is_configured(one.kind, &one.name) {
+                        print::configured(text)
+                    } else {
+                        print::out(text)
+                    }
                 }
             } else if is_asked {
                 print::note(format!(
@@ -58,13 +63,9 @@ impl McpCommandContext {
                 ));
             }
         }
-        let is_known = before.is_some() && different.is_empty();
+        let is_known = review.is_unchanged();
         let decided = is_known || self.decides(args, seen.tools.len(), before.is_some())?;
-        if decided && !is_known {
-            makers.activate_secrets(server)?;
-            makers.pins.trust(name, (*seen).clone(), &by())?;
-        }
-        let switched_on = decided && before.is_none() && switch_on(&makers, name)?;
+        let switched_on = decided && !is_known && self.ops.trust_server(server, &seen, &by())?;
         if self.as_json {
             print::configured_json(&json!({
                 "server": name,
@@ -76,8 +77,7 @@ impl McpCommandContext {
                 "differences": different.iter().map(|one| shown(one, args.diff)).collect::<Vec<_>>(),
             }));
         } else if decided {
-            let on = if switched_on { " and enabled" } else { "" };
-            print::line(format!("Server `{name}` is trusted{on}. Later changes need review."));
+            print::line(trusted_sentence(name, switched_on));
         } else {
             print::line("Not trusted.");
         }
@@ -128,7 +128,7 @@ impl McpCommandContext {
     }
 
     fn revoke(&self, name: &str) -> Result<ExitCode> {
-        let revoked = self.operations()?.revoke_trust(name, &this_user())?;
+        let revoked = self.ops.revoke_trust(name, &this_user())?;
         if self.as_json {
             print::json(&json!({ "server": name, "trusted": false, "was_trusted": revoked.was_trusted }));
         } else {
@@ -147,18 +147,6 @@ fn how_it_runs(server: &McpServerSettings, extent: Extent) -> String {
     lines.map(|line| format!("\n  {line}")).collect()
 }
 
-/// Returns the working directory, and every variable and header with its value: a variable can make a program run another
-/// one.
-pub(crate) fn runs_with(server: &McpServerSettings, extent: Extent) -> Vec<String> {
-    let folder = server.cwd.iter().map(|cwd| format!("in {}", shortened(&cwd.display().to_string(), extent)));
-    let headers = server.headers.iter().map(|(name, value)| (name.to_string(), value.clone()));
-    let with: Vec<(String, String)> = server.env.iter().cloned().chain(headers).collect();
-    let shown = secret_detection::shown_pairs(&with).into_iter();
-    let shown = shown
-        .map(|(name, value)| format!("with {} = {}", shortened(&name, extent), shortened(&value, extent)));
-    folder.chain(shown).collect()
-}
-
 /// The confirmation before a server is trusted for the first time.
 pub(super) fn question(name: &str, tools: usize) -> String {
     match tools {
@@ -171,81 +159,17 @@ fn no_terminal() -> anyhow::Error {
     BadUsage("no terminal to ask for confirmation: review with `--diff`, then pass `--yes`".to_owned()).into()
 }
 
-/// Enables a server that was disabled only until its review. Returns whether it was.
-pub(crate) fn switch_on(makers: &ServerFactory, name: &str) -> Result<bool> {
-    let toggle = makers.toggles.of(name);
-    // A server disabled by a person stays disabled.
-    if !toggle.unseen {
-        return Ok(false);
-    }
-    makers.toggles.mark_reviewed(name)?;
-    Ok(toggle.enabled == Some(false))
-}
-
 /// Returns who trusts, for the record.
 pub(super) fn by() -> String {
     std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "command line".to_owned())
 }
 
-pub(crate) fn change(one: &PinDifference) -> &'static str {
-    match (&one.before, &one.after) {
-        (None, _) => "new",
-        (_, None) => "gone",
-        _ => "changed",
-    }
-}
-
 fn summary(name: &str, different: &[PinDifference]) -> String {
     let mut rows = vec![["KIND", "NAME", "CHANGE"].map(str::to_owned).to_vec()];
     for one in different {
-        rows.push(vec![one.kind.to_owned(), printable(&one.name), change(one).to_owned()]);
+        rows.push(vec![one.kind.to_owned(), printable(&one.name), change_word(one).to_owned()]);
     }
     format!("Changes in `{name}` since it was trusted:\n\n{}", print::table(&rows))
-}
-
-/// Returns a definition as indented JSON, so that a change is a line of the diff.
-fn pretty(text: &str) -> String {
-    let lines = match serde_json::from_str::<Value>(text) {
-        Ok(value @ (Value::Object(_) | Value::Array(_))) => format!("{value:#}"),
-        _ => text.to_owned(),
-    };
-    format!("{lines}\n")
-}
-
-/// The kind of a change in command or URL.
-const IDENTITY: &str = "identity";
-/// Shown if both sides look alike.
-const HIDDEN_DIFFERS: &str = "changed in a redacted part";
-
-/// Returns both sides of a change, redacted: a command or URL may contain secrets.
-fn sides(one: &PinDifference) -> (Option<String>, Option<String>) {
-    let args = |text: &str| {
-        let args: Vec<String> = serde_json::from_str(text).unwrap_or_default();
-        json!(secret_detection::shown_args(&args)).to_string()
-    };
-    let shown = |text: &Option<String>| match (one.kind, one.name.as_str(), text) {
-        (IDENTITY, "args", Some(text)) => Some(args(text)),
-        (IDENTITY, "url", Some(text)) => Some(secret_detection::shown_url(text)),
-        (_, _, text) => text.clone(),
-    };
-    (shown(&one.before), shown(&one.after))
-}
-
-/// As [`sides`], as indented JSON.
-pub(crate) fn lines(one: &PinDifference) -> (Option<String>, Option<String>) {
-    let (before, after) = sides(one);
-    let is_hidden = before == after;
-    let pretty = |side: Option<String>| side.map(|text| pretty(&text));
-    let (before, mut after) = (pretty(before), pretty(after));
-    if let Some(after) = after.as_mut().filter(|_| is_hidden) {
-        after.push_str(&format!("({HIDDEN_DIFFERS})\n"));
-    }
-    (before, after)
-}
-
-/// Returns whether a change is in the command or URL, not in a definition.
-fn is_configured(one: &PinDifference) -> bool {
-    one.kind == IDENTITY && ["command", "args", "url"].contains(&one.name.as_str())
 }
 
 fn unified_diff(one: &PinDifference) -> String {
@@ -257,7 +181,7 @@ fn unified_diff(one: &PinDifference) -> String {
 }
 
 fn shown(one: &PinDifference, whole: bool) -> Value {
-    let mut value = json!({ "kind": one.kind, "name": one.name, "change": change(one) });
+    let mut value = json!({ "kind": one.kind, "name": one.name, "change": change_word(one) });
     if whole {
         let (before, after) = sides(one);
         if before == after {

@@ -3,9 +3,10 @@
 use crate::config::Config;
 use crate::database;
 use crate::home::Home;
-use crate::passphrase::{PassphrasePrompt, open_secrets};
+use crate::passphrase::open_secrets;
 use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
+use portcullis_ops::secret_store::PassphrasePrompt;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -2,24 +2,24 @@
 
 use super::HubDesk;
 use super::overview::micros;
+use crate::desk::{ToolDetail, ToolList, TryTool, TryToolResult};
+use crate::{Actor, Problem};
 use portcullis_core::json::printable;
 use portcullis_core::{Arguments, HubCall, Origin, Principal, Target, ToolDef};
-use portcullis_ops::desk::{ToolDetail, ToolList, TryTool, TryToolResult};
-use portcullis_ops::{Actor, Problem};
 use portcullis_wire::{Revision, render};
 use serde_json::{Value, json};
 use std::time::Instant;
 
 impl HubDesk {
     pub(super) fn list_tools(&self) -> ToolList {
-        let all = self.composed.registry.tools();
+        let all = self.live.registry.tools();
         ToolList {
             tools: all.iter().filter(|tool| tool.withheld.is_none()).map(|tool| shown(tool)).collect(),
         }
     }
 
     pub(super) fn show_tool(&self, name: &str) -> Result<ToolDetail, Problem> {
-        let all = self.composed.registry.tools();
+        let all = self.live.registry.tools();
         let found = all.iter().find(|tool| tool.name == name && tool.withheld.is_none());
         found
             .map(|tool| shown(tool))
@@ -35,7 +35,7 @@ impl HubDesk {
         if !arguments.is_object() {
             return Err(Problem::invalid("`arguments` must be a JSON object"));
         }
-        let tools = self.composed.registry.tools();
+        let tools = self.live.registry.tools();
         let style =
             tools.iter().find(|tool| tool.name == name).map(|tool| tool.error_style).unwrap_or_default();
         let target = Target::Tool(name.clone());
@@ -43,7 +43,7 @@ impl HubDesk {
         let (id, trail) = (call.id(), call.trail());
         let began = Instant::now();
         let administrator = Principal::administrator(actor.principal());
-        let outcome = self.composed.gate.call_as(&administrator, Origin::Admin, call).await;
+        let outcome = self.live.gate.call_as(&administrator, Origin::Admin, call).await;
         let duration_us = micros(began.elapsed());
         let revision = Revision::NEWEST_WITH_SESSIONS;
         let (word, answer) = match &outcome {

@@ -2,9 +2,9 @@
 
 use super::overview::micros;
 use super::{approvals, now};
-use portcullis_ops::audit::audit_record;
-use portcullis_ops::desk::{AuditPage, AuditRecord, AuditVerification, CallHistory, SearchAudit};
-use portcullis_ops::{Operations, Problem};
+use crate::audit::audit_record;
+use crate::desk::{AuditPage, AuditRecord, AuditVerification, CallHistory, SearchAudit};
+use crate::{Operations, Problem};
 use std::time::Instant;
 
 pub(super) fn page(ops: &Operations, search: SearchAudit) -> Result<AuditPage, Problem> {

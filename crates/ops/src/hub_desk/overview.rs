@@ -1,24 +1,25 @@
 //! Health, metrics and configuration of the hub.
 
 use super::{HubDesk, now, servers};
+use crate::Problem;
 use crate::config::Config;
+use crate::desk::{MinuteSummary, Overview, SettingsView};
+use crate::home::environment;
 use jiff::Timestamp;
 use portcullis_core::{Clock, SystemClock, blocking};
 use portcullis_guard::GuessAlert;
-use portcullis_ops::desk::{MinuteSummary, Overview, SettingsView};
-use portcullis_ops::{HubControl, Problem};
 
 impl HubDesk {
     pub(super) async fn glance(&self) -> Result<Overview, Problem> {
-        let composed = self.composed.clone();
+        let hub = self.live.clone();
         let started = self.started;
         let scripts_waiting = match &self.scripts {
             Some(scripts) => Some(scripts.states.waiting().await),
             None => None,
         };
         blocking(move || {
-            let parts = composed.components();
-            let live = &composed.handles.live;
+            let parts = hub.control.components();
+            let live = &hub.handles.live;
             let minute = |minute: portcullis_guard::MinuteStats| MinuteSummary {
                 at: Timestamp::from_second(i64::try_from(minute.began).unwrap_or_default())
                     .unwrap_or_default(),
@@ -27,18 +28,18 @@ impl HubDesk {
                 p50_us: micros(minute.p50),
                 p95_us: micros(minute.p95),
             };
-            let waiting = composed.handles.approvals.approvals().pending();
+            let waiting = hub.handles.approvals.approvals().pending();
             Ok(Overview {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 started,
                 now: now(),
                 ready: parts.iter().all(|part| part.works),
                 parts,
-                alerts: composed.handles.redactor.alerts().iter().map(alert).collect(),
+                alerts: hub.handles.redactor.alerts().iter().map(alert).collect(),
                 approvals_waiting: waiting.map_or(0, |waiting| waiting.len()),
                 scripts_waiting,
-                servers: servers::briefs(&composed),
-                sessions: composed.sessions(),
+                servers: servers::briefs(&hub),
+                sessions: hub.control.sessions(),
                 calls_open: live.open(),
                 minutes: live.minutes(SystemClock.now()).into_iter().map(minute).collect(),
             })
@@ -47,14 +48,14 @@ impl HubDesk {
     }
 
     pub(super) async fn show_settings(&self) -> Result<SettingsView, Problem> {
-        let (home, config, composed) = (self.ops.home.clone(), self.config(), self.composed.clone());
+        let (home, config, hub) = (self.ops.home.clone(), self.config(), self.live.clone());
         blocking(move || {
-            let loaded = Config::load(home.path(), &crate::commands::environment);
+            let loaded = Config::load(home.path(), &environment);
             Ok(SettingsView {
                 file: loaded.ok().and_then(|loaded| loaded.path).map(|path| path.display().to_string()),
                 home: home.path().display().to_string(),
                 written: config.shown(),
-                problem: composed.health.state().err(),
+                problem: hub.control.config_problem(),
             })
         })
         .await

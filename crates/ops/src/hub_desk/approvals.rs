@@ -2,13 +2,13 @@
 
 use super::HubDesk;
 use super::differences::{change, pretty};
-use jiff::Timestamp;
-use portcullis_core::Effect;
-use portcullis_ops::desk::{
+use crate::desk::{
     ApprovalBrief, ApprovalDetail, ApprovalFilter, ApprovalList, DecideApproval, DecisionInfo,
     DecisionReceipt, PreviousDecision,
 };
-use portcullis_ops::{Actor, Problem};
+use crate::{Actor, Problem};
+use jiff::Timestamp;
+use portcullis_core::Effect;
 use portcullis_store::approvals::{self, Approval, ApprovalScope};
 
 impl HubDesk {

@@ -1,8 +1,8 @@
 //! Secrets, as the page shows them.
 
 use super::HubDesk;
-use portcullis_ops::desk::{GrantSecret, SecretList, SecretView, SetSecret};
-use portcullis_ops::{Actor, Operations, Problem};
+use crate::desk::{GrantSecret, SecretList, SecretView, SetSecret};
+use crate::{Actor, Operations, Problem};
 use portcullis_store::secrets::{Grant, SecretInfo};
 
 impl HubDesk {

@@ -1,12 +1,10 @@
 //! Policy, as the page shows it.
 
 use super::HubDesk;
-use portcullis_ops::desk::{
-    DefaultRule, PolicyExplanation, PolicyStep, PolicyView, RuleText, RuleView, TestPolicy,
-};
-use portcullis_ops::policy::{PolicyRules, effect_names, policy_defaults};
-use portcullis_ops::policy_test::PolicyTestReport;
-use portcullis_ops::{Operations, Problem};
+use crate::desk::{DefaultRule, PolicyExplanation, PolicyStep, PolicyView, RuleText, RuleView, TestPolicy};
+use crate::policy::{PolicyRules, effect_names, policy_defaults};
+use crate::policy_test::PolicyTestReport;
+use crate::{Operations, Problem};
 
 impl HubDesk {
     /// Runs an operation that returns the rules.

@@ -3,14 +3,14 @@
 use super::differences::change;
 use super::done;
 use super::script_status::ScriptStatusWatcher;
-use portcullis_core::blocking;
-use portcullis_ops::desk::{
+use crate::desk::{
     ActionReceipt, ApproveScript, DeskFuture, DryRun, DryRunResult, RejectScript, RestoreScript, SaveScript,
     ScriptBrief, ScriptDesk, ScriptDetail, ScriptGrants, ScriptList, ScriptProblem, ScriptRun, ScriptText,
     ScriptVersion,
 };
-use portcullis_ops::scripts::check_problem;
-use portcullis_ops::{Actor, Operations, Problem};
+use crate::scripts::check_problem;
+use crate::{Actor, Operations, Problem};
+use portcullis_core::blocking;
 use portcullis_tools::ScriptCheckError;
 use portcullis_tools::scripts::{
     self as store, ScriptDecision, ScriptHeader, ScriptReview, ScriptRunRecord, ScriptSnapshot, ScriptSummary,

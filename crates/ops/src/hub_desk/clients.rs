@@ -1,14 +1,14 @@
 //! Clients, as the page shows them.
 
 use super::HubDesk;
-use crate::install::{ClientApp, Endpoint, Transport};
+use crate::desk::{
+    AddClient, ChangeClient, ClientList, ClientView, CreatedClient, OneTimeReveal, SHOWN_HERE, Snippet,
+};
+use crate::{Actor, Problem};
 use jiff::Timestamp;
 use portcullis_core::{EffectSet, Secret, SystemClock, blocking};
 use portcullis_guard::audit;
-use portcullis_ops::desk::{
-    AddClient, ChangeClient, ClientList, ClientView, CreatedClient, OneTimeReveal, SHOWN_HERE, Snippet,
-};
-use portcullis_ops::{Actor, Problem};
+use portcullis_interop::install::{ClientApp, Endpoint, Transport};
 use portcullis_store::clients::ClientInfo;
 use std::collections::{BTreeSet, HashMap};
 
@@ -97,7 +97,7 @@ impl HubDesk {
         });
         let (before, none) = (before.await, LastCalls::new());
         let before = before.unwrap_or(&none);
-        let live = &self.composed.handles.live;
+        let live = &self.live.handles.live;
         let last = |name: &String| {
             let since = live.last_call(name).and_then(|at| Timestamp::try_from(at).ok());
             since.or_else(|| before.get(name).copied())

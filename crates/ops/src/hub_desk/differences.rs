@@ -1,7 +1,7 @@
 //! Bounded line diffs.
 
+use crate::desk::{DiffKind, DiffLine, TextChange};
 use portcullis_core::json::visible_json;
-use portcullis_ops::desk::{DiffKind, DiffLine, TextChange};
 use similar::{ChangeTag, TextDiff};
 
 /// Lines of a diff. The texts are untrusted and may be longer.

@@ -4,14 +4,13 @@
 //! watched, and polled at an interval as well.
 
 use super::scripts::brief;
-use portcullis_ops::desk::{AdminEvent, ScriptBrief};
-use portcullis_ops::folder_changes::FolderChanges;
+use crate::desk::{AdminEvent, ScriptBrief};
+use crate::folder_changes::FolderChanges;
 use portcullis_tools::scripts::ScriptStore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, watch};
-use tokio_util::sync::CancellationToken;
 
 /// Poll interval, for expiring approvals and folders created later.
 const LOOK_EVERY: Duration = Duration::from_secs(15);
@@ -40,7 +39,8 @@ impl ScriptStatus {
 /// States by name; `None` before the first scan.
 pub(super) type ScriptStatuses = Option<Arc<BTreeMap<String, ScriptStatus>>>;
 
-pub(super) struct ScriptStatusWatcher {
+/// Follows the states of all scripts, for subscribers.
+pub struct ScriptStatusWatcher {
     scripts: Arc<ScriptStore>,
     now: watch::Sender<ScriptStatuses>,
     /// Serializes scans, so that an older result is never published last.
@@ -81,13 +81,14 @@ impl ScriptStatusWatcher {
     }
 
     /// Follows changes by other processes until shutdown.
-    pub(super) async fn watch(self: Arc<ScriptStatusWatcher>, shutdown: CancellationToken) {
+    pub async fn watch(self: Arc<ScriptStatusWatcher>, closed: impl Future<Output = ()>) {
+        tokio::pin!(closed);
         let mut decided = self.scripts.subscribe();
         let mut files = FolderChanges::of(self.scripts.folder());
         let mut clock = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {
-                () = shutdown.cancelled() => return,
+                () = &mut closed => return,
                 // The folder may have been created or replaced.
                 _ = clock.tick() => files = FolderChanges::of(self.scripts.folder()),
                 () = files.next() => {}

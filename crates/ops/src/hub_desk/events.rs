@@ -3,13 +3,12 @@
 use super::overview::micros;
 use super::script_status::{self, ScriptStatuses};
 use super::servers;
-use crate::compose::ComposedHub;
+use crate::context::LiveHub;
+use crate::desk::{AdminEvent, AdminEventStream, CallEnding, CallView, ServerBrief};
 use futures::stream;
 use jiff::Timestamp;
 use portcullis_guard::{ApprovalDesk, LiveCall, LiveEvent};
-use portcullis_ops::desk::{AdminEvent, AdminEventStream, CallEnding, CallView, ServerBrief};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::watch;
@@ -39,7 +38,7 @@ pub(super) fn line(call: &LiveCall) -> CallView {
 
 /// One subscription.
 struct EventWatcher {
-    composed: Arc<ComposedHub>,
+    hub: LiveHub,
     calls: Receiver<LiveEvent>,
     approvals: watch::Receiver<()>,
     servers: watch::Receiver<()>,
@@ -54,16 +53,16 @@ struct EventWatcher {
 }
 
 pub(super) fn listen(
-    composed: &Arc<ComposedHub>,
+    hub: &LiveHub,
     mut scripts: Option<watch::Receiver<ScriptStatuses>>,
 ) -> AdminEventStream {
     let watching = EventWatcher {
-        composed: composed.clone(),
-        calls: composed.handles.live.listen(),
-        approvals: composed.handles.approvals.changed(),
-        servers: composed.servers.status_changes.subscribe(),
+        hub: hub.clone(),
+        calls: hub.handles.live.listen(),
+        approvals: hub.handles.approvals.changed(),
+        servers: hub.servers.status_changes.subscribe(),
         waiting: Vec::new(),
-        stood: servers::briefs(composed),
+        stood: servers::briefs(hub),
         scripts_stood: scripts.as_mut().and_then(|scripts| scripts.borrow_and_update().clone()),
         scripts,
         next: VecDeque::new(),
@@ -90,7 +89,7 @@ impl EventWatcher {
                 }),
                 changed = self.approvals.changed() => {
                     changed.ok()?;
-                    let waiting = pending(self.composed.handles.approvals.clone()).await;
+                    let waiting = pending(self.hub.handles.approvals.clone()).await;
                     // Every change in the folder wakes this; most are of other files.
                     if waiting != self.waiting {
                         self.next.push_back(AdminEvent::Approvals { waiting: waiting.len() });
@@ -99,7 +98,7 @@ impl EventWatcher {
                 }
                 changed = self.servers.changed() => {
                     changed.ok()?;
-                    let stand = servers::briefs(&self.composed);
+                    let stand = servers::briefs(&self.hub);
                     let other = stand.iter().filter(|now| !self.stood.contains(now)).cloned();
                     self.next.extend(other.map(AdminEvent::Server));
                     self.stood = stand;

@@ -1,0 +1,110 @@
+//! OAuth logins to servers: which one, and how it ends.
+
+use crate::Problem;
+use crate::config::{Config, McpServerSettings};
+use crate::context::Operations;
+use crate::login::{self, ServerLogin};
+use crate::secret_store::PassphrasePrompt;
+use anyhow::Context;
+use portcullis_core::json::printable;
+use portcullis_upstream::{LogoutReport, OAuthError, TokenRevocation};
+use std::sync::Arc;
+
+/// How a login ended, or why it could not be removed.
+pub type LogoutResult = Result<LogoutReport, OAuthError>;
+
+impl Operations {
+    /// Returns the login of a server, by its name.
+    pub fn login_of(&self, name: &str, prompt: PassphrasePrompt) -> Result<ServerLogin, Problem> {
+        let config = self.config();
+        self.open_login(&config, named(&config, name)?, prompt)
+    }
+
+    /// Returns the login of a server, also in a configuration that is not in force yet.
+    pub fn open_login(
+        &self,
+        config: &Config,
+        server: &McpServerSettings,
+        prompt: PassphrasePrompt,
+    ) -> Result<ServerLogin, Problem> {
+        let name = &server.name;
+        if server.place.is_none() {
+            return Err(Problem::invalid(format!("`mcp.{name}` is a local command and needs no login")));
+        }
+        let wanted = server.oauth.as_ref().ok_or_else(|| {
+            Problem::invalid(format!("login is not configured for `mcp.{name}`; add `oauth = true` to it"))
+        })?;
+        let store = self.unlock_secrets(prompt)?.clone();
+        let login = ServerLogin::new(server, wanted, config, store, None);
+        Ok(login.with_context(|| format!("`mcp.{name}`"))?)
+    }
+
+    /// Finds the login to a server in order to log out, also if the server is no longer configured.
+    pub fn login_to_end(&self, name: &str) -> Result<EndingLogin, Problem> {
+        let config = self.config();
+        let server = config.mcp.iter().find(|server| server.name == name);
+        match self.login_of(name, PassphrasePrompt::ToOpen) {
+            // Not configured, but tokens may still be stored.
+            Err(problem) if server.is_none_or(|server| server.oauth.is_none()) => {
+                let store = self.unlock_secrets(PassphrasePrompt::ToOpen)?;
+                if let Some(login) = server.and_then(|server| login::to_end(server, &config, store.clone())) {
+                    return Ok(EndingLogin::Known(Arc::new(login)));
+                }
+                let had = login::forget_orphaned(store, name).map_err(anyhow::Error::from)?;
+                if had { Ok(EndingLogin::Orphaned) } else { Err(problem) }
+            }
+            login => Ok(EndingLogin::Known(Arc::new(login?))),
+        }
+    }
+}
+
+/// A login that is to be ended.
+pub enum EndingLogin {
+    Known(Arc<ServerLogin>),
+    /// Its server is unknown: the tokens were removed, and nobody can revoke them.
+    Orphaned,
+}
+
+impl EndingLogin {
+    /// Logs out, and revokes the tokens where possible.
+    pub async fn end(&self) -> LogoutResult {
+        match self {
+            EndingLogin::Known(login) => login.oauth().log_out().await,
+            EndingLogin::Orphaned => {
+                let why = "their server is no longer configured, so they could not be revoked";
+                Ok(LogoutReport { was: true, tokens: TokenRevocation::Left(why.to_owned()) })
+            }
+        }
+    }
+}
+
+fn named<'c>(config: &'c Config, name: &str) -> Result<&'c McpServerSettings, Problem> {
+    let known = || {
+        let names: Vec<String> = config.mcp.iter().map(|server| format!("`{}`", server.name)).collect();
+        match names.as_slice() {
+            [] => "none are configured".to_owned(),
+            names => format!("expected {}", names.join(", ")),
+        }
+    };
+    let found = config.mcp.iter().find(|server| server.name == name);
+    found.ok_or_else(|| Problem::invalid(format!("no such server: `{}`; {}", printable(name), known())))
+}
+
+/// Describes the end of a login; `None` if there was none.
+pub fn logout_sentence(name: &str, ended: &LogoutResult) -> Option<String> {
+    let LogoutReport { was, tokens } = match ended {
+        Ok(report) => report,
+        Err(error) => return Some(format!("Its login could not be removed: {error}")),
+    };
+    was.then(|| match tokens {
+        TokenRevocation::None => format!("Logged out of `{name}`."),
+        TokenRevocation::Revoked => format!("Logged out of `{name}` and revoked its tokens."),
+        TokenRevocation::NotOffered => format!(
+            "Logged out of `{name}`. Its authorization server does not support revocation: the tokens stay valid until \
+             they expire."
+        ),
+        TokenRevocation::Left(why) => {
+            format!("Logged out of `{name}`. Its tokens may still be valid: {why}")
+        }
+    })
+}

@@ -1,0 +1,102 @@
+//! Probe: connects to a server once and lists what it provides.
+
+use super::{sign_in_hint, status_predicate};
+use crate::Problem;
+use crate::config::{Config, McpServerSettings};
+use crate::context::Operations;
+use crate::mcp::ServerFactory;
+use crate::secret_store::PassphrasePrompt;
+use portcullis_core::Registry;
+use portcullis_store::pins::ServerSnapshot;
+use portcullis_upstream::{ServerStatus, StartPolicy, StatusKind, Trust, Upstream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Timeout of connection and lists. Wrappers like `npx` download packages first.
+const LOOK_WITHIN: Duration = Duration::from_secs(120);
+
+/// Result of a probe.
+pub struct ProbeReport {
+    pub name: String,
+    pub status: ServerStatus,
+    /// Snapshot, if the server is connected.
+    pub seen: Option<Arc<ServerSnapshot>>,
+    /// The server's tool names, with the names in this hub.
+    pub tools: Vec<String>,
+    pub took: Duration,
+    /// The fix, if it needs a login or fails to start.
+    pub hint: Option<String>,
+}
+
+/// Connects, lists and disconnects. Calls nothing, exposes nothing.
+pub async fn probe_server(
+    server: &McpServerSettings,
+    config: &Config,
+    factory: &ServerFactory,
+) -> Result<ProbeReport, Problem> {
+    let (mut spec, _) = factory.spec(server, config);
+    // Everything is listed, trusted or not.
+    spec.trust = Trust::Always;
+    // No cached catalog: the review needs the current state.
+    (spec.start, spec.idle_stop, spec.per_client) = (StartPolicy::ToBeSeen, None, None);
+    let (registry, began) = (Registry::default(), Instant::now());
+    if server.place.is_none() {
+        factory.guard();
+    }
+    let upstream = Upstream::start(spec, registry.changes());
+    registry.add(upstream.clone()).map_err(anyhow::Error::from)?;
+    let status = match tokio::time::timeout(LOOK_WITHIN, upstream.settled()).await {
+        Ok(status) => status,
+        Err(_) => {
+            let reason = Some(format!("timed out after {} s", LOOK_WITHIN.as_secs()));
+            ServerStatus { reason, ..ServerStatus::of(StatusKind::Failed) }
+        }
+    };
+    let (took, hint) = (began.elapsed(), sign_in_hint(server, status.kind.as_str()));
+    let seen = upstream.snapshot().filter(|_| status.kind == StatusKind::Connected);
+    let tools = registry.tools().iter().map(|tool| tool.name.clone()).collect();
+    upstream.stop();
+    // The process gets the same grace period as at a hub's shutdown.
+    let mut ended = upstream.watch();
+    let _ = ended.wait_for(|status| status.kind == StatusKind::Disabled).await;
+    Ok(ProbeReport { name: server.name.clone(), status, seen, tools, took, hint })
+}
+
+impl ProbeReport {
+    /// Returns the snapshot, or why the server is not connected.
+    pub fn connected(&self) -> Result<Arc<ServerSnapshot>, Problem> {
+        self.seen.clone().ok_or_else(|| Problem::conflict(self.failure()))
+    }
+
+    fn failure(&self) -> String {
+        let mut text = format!("server `{}` {}", self.name, status_predicate(self.status.kind.as_str()));
+        if let Some(reason) = &self.status.reason {
+            text.push_str(&format!(": {reason}"));
+        }
+        if !self.status.stderr.is_empty() {
+            text.push_str(&format!("\nstderr:\n  {}", self.status.stderr.join("\n  ")));
+        }
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("\n{hint}"));
+        }
+        text
+    }
+}
+
+impl Operations {
+    /// Returns the stores about servers. Asks the user of a command for the passphrase, if the server needs a secret.
+    pub fn server_factory_for(&self, server: &McpServerSettings) -> anyhow::Result<&ServerFactory> {
+        if needs_secrets(server) {
+            self.unlock_secrets(PassphrasePrompt::ToOpen)?;
+        }
+        Ok(self.server_factory()?)
+    }
+}
+
+/// Returns whether a server needs the secret store.
+fn needs_secrets(server: &McpServerSettings) -> bool {
+    let is_secret = |value: &String| value.contains("secret:");
+    server.oauth.is_some()
+        || server.env.iter().any(|(_, value)| is_secret(value))
+        || server.headers.iter().any(|(_, value)| is_secret(value))
+}

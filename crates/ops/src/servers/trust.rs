@@ -1,0 +1,113 @@
+//! Trust: review of what a server provides, and pinning of its definitions.
+
+use crate::Problem;
+use crate::config::McpServerSettings;
+use crate::config::secret_detection::{shown_args, shown_url};
+use crate::context::Operations;
+use crate::mcp::ServerFactory;
+use portcullis_store::pins::{PinDifference, ServerSnapshot, TrustedServer, differences};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The kind of a change in command or URL.
+const IDENTITY: &str = "identity";
+/// Shown if both sides look alike.
+pub const HIDDEN_DIFFERS: &str = "changed in a redacted part";
+
+/// What a server provides now, against what was trusted.
+pub struct ServerReview {
+    pub trusted: Option<Arc<TrustedServer>>,
+    /// Changes since then; everything if it is not trusted.
+    pub differences: Vec<PinDifference>,
+}
+
+impl ServerReview {
+    pub fn of(name: &str, seen: &ServerSnapshot, factory: &ServerFactory) -> ServerReview {
+        let trusted = factory.pins.of(name);
+        let nothing = ServerSnapshot::default();
+        let known = trusted.as_ref().map_or(&nothing, |trusted| &trusted.as_it_was);
+        let differences = differences(known, seen);
+        ServerReview { trusted, differences }
+    }
+
+    /// Returns whether exactly this is trusted.
+    pub fn is_unchanged(&self) -> bool {
+        self.trusted.is_some() && self.differences.is_empty()
+    }
+}
+
+impl Operations {
+    /// Pins what a person has reviewed, and enables a server that was disabled until then. Returns whether that was so.
+    pub fn trust_server(
+        &self,
+        server: &McpServerSettings,
+        seen: &ServerSnapshot,
+        by: &str,
+    ) -> Result<bool, Problem> {
+        let (factory, name) = (self.server_factory()?, &server.name);
+        factory.activate_secrets(server).map_err(anyhow::Error::from)?;
+        factory.pins.trust(name, seen.clone(), by).map_err(anyhow::Error::from)?;
+        let toggle = factory.toggles.of(name);
+        // A server disabled by a person stays disabled.
+        if !toggle.unseen {
+            return Ok(false);
+        }
+        factory.toggles.mark_reviewed(name).map_err(anyhow::Error::from)?;
+        Ok(toggle.enabled == Some(false))
+    }
+}
+
+/// Returns what was done, in one sentence.
+pub fn trusted_sentence(name: &str, is_enabled_now: bool) -> String {
+    let on = if is_enabled_now { " and enabled" } else { "" };
+    format!("Server `{name}` is trusted{on}. Later changes need review.")
+}
+
+/// Returns what became of a definition.
+pub fn change_word(one: &PinDifference) -> &'static str {
+    match (&one.before, &one.after) {
+        (None, _) => "new",
+        (_, None) => "gone",
+        _ => "changed",
+    }
+}
+
+/// Returns whether a change is in the command or URL, not in a definition. Such a value is shown as configured.
+pub fn is_configured(kind: &str, name: &str) -> bool {
+    kind == IDENTITY && ["command", "args", "url"].contains(&name)
+}
+
+/// Returns both sides of a change, redacted: a command or URL may contain secrets.
+pub fn sides(one: &PinDifference) -> (Option<String>, Option<String>) {
+    let args = |text: &str| {
+        let args: Vec<String> = serde_json::from_str(text).unwrap_or_default();
+        json!(shown_args(&args)).to_string()
+    };
+    let shown = |text: &Option<String>| match (one.kind, one.name.as_str(), text) {
+        (IDENTITY, "args", Some(text)) => Some(args(text)),
+        (IDENTITY, "url", Some(text)) => Some(shown_url(text)),
+        (_, _, text) => text.clone(),
+    };
+    (shown(&one.before), shown(&one.after))
+}
+
+/// As [`sides`], as indented JSON.
+pub fn lines(one: &PinDifference) -> (Option<String>, Option<String>) {
+    let (before, after) = sides(one);
+    let is_hidden = before == after;
+    let pretty = |side: Option<String>| side.map(|text| pretty(&text));
+    let (before, mut after) = (pretty(before), pretty(after));
+    if let Some(after) = after.as_mut().filter(|_| is_hidden) {
+        after.push_str(&format!("({HIDDEN_DIFFERS})\n"));
+    }
+    (before, after)
+}
+
+/// Returns a definition as indented JSON, so that a change is a line of the diff.
+fn pretty(text: &str) -> String {
+    let lines = match serde_json::from_str::<Value>(text) {
+        Ok(value @ (Value::Object(_) | Value::Array(_))) => format!("{value:#}"),
+        _ => text.to_owned(),
+    };
+    format!("{lines}\n")
+}
