@@ -13,6 +13,7 @@ pub mod config_file;
 mod context;
 pub mod database;
 pub mod desk;
+pub mod doctor;
 pub mod folder_changes;
 pub mod guard_settings;
 pub mod home;

@@ -132,14 +132,3 @@ impl ServiceBoard {
         statuses.into_iter().filter_map(problem).collect()
     }
 }
-
-/// Returns what the services of the running hub lack, as last written by it.
-pub(crate) fn written_problems(secure: &Path, hub_pid: Option<u32>) -> Vec<(String, String)> {
-    let board = StatusBoard::of_services(secure).read().ok().flatten().unwrap_or_default();
-    if hub_pid.is_none() || board["pid"].as_i64() != hub_pid.map(i64::from) {
-        return Vec::new();
-    }
-    let services = board["services"].as_object().into_iter().flatten();
-    let reason = |value: &Value| value["reason"].as_str().unwrap_or("unknown reason").to_owned();
-    services.map(|(name, value)| (name.clone(), reason(value))).collect()
-}

@@ -1,8 +1,8 @@
-//! Check of upstream servers, from the status file of the running hub.
+//! Checks of upstream servers and of services, from the status files of the running hub.
 
-use super::{Finding, State, bad};
+use super::{CheckState, HealthCheck};
 use crate::config::Config;
-use portcullis_ops::servers::status_predicate;
+use crate::servers::status_predicate;
 use portcullis_store::servers::StatusBoard;
 use serde_json::Value;
 
@@ -10,28 +10,31 @@ use serde_json::Value;
 const NAMES_MAX: usize = 5;
 
 /// Returns one finding for each server with a problem, or one that all are fine.
-pub(super) fn look(config: &Config, hub_runs: bool) -> Vec<Finding> {
-    let finding = |state| Finding { what: "servers", state };
+pub fn check_servers(config: &Config, hub_runs: bool) -> Vec<HealthCheck> {
+    let finding = |state| HealthCheck { what: "servers", state };
     let count = config.mcp.len();
     if !hub_runs {
         let text = format!("{count} configured; start the hub to see their status");
-        return vec![finding(State::Good(text))];
+        return vec![finding(CheckState::Good(text))];
     }
     let board = match StatusBoard::open(&config.workspace.secure_dir()).read() {
         Ok(board) => board.unwrap_or_default(),
         Err(error) => {
-            return vec![finding(bad(error.to_string(), "restart the hub, which rewrites the file"))];
+            return vec![finding(CheckState::bad(
+                error.to_string(),
+                "restart the hub, which rewrites the file",
+            ))];
         }
     };
-    let problems: Vec<State> =
+    let problems: Vec<CheckState> =
         config.mcp.iter().filter_map(|server| check(&server.name, &board["servers"][&server.name])).collect();
     if problems.is_empty() {
-        return vec![finding(State::Good(format!("{count} configured; no problems")))];
+        return vec![finding(CheckState::Good(format!("{count} configured; no problems")))];
     }
     problems.into_iter().map(finding).collect()
 }
 
-fn check(name: &str, server: &Value) -> Option<State> {
+fn check(name: &str, server: &Value) -> Option<CheckState> {
     let waiting = server["quarantined"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !waiting.is_empty() {
         let named = |what: &Value| {
@@ -42,7 +45,7 @@ fn check(name: &str, server: &Value) -> Option<State> {
         if waiting.len() > NAMES_MAX {
             names.push("…".to_owned());
         }
-        return Some(State::Warning(format!(
+        return Some(CheckState::Warning(format!(
             "`{name}`: {} to review: {}; run `portcullis mcp trust {name} --diff`",
             waiting.len(),
             names.join(", ")
@@ -51,11 +54,27 @@ fn check(name: &str, server: &Value) -> Option<State> {
     match server["status"].as_str() {
         Some(status @ ("failed" | "needs_auth" | "needs_client_registration")) => {
             let reason = server["reason"].as_str().unwrap_or("unknown reason");
-            Some(State::Warning(format!(
+            Some(CheckState::Warning(format!(
                 "`{name}` {}: {reason}; run `portcullis mcp status {name}`",
                 status_predicate(status)
             )))
         }
         _ => None,
     }
+}
+
+/// Returns a finding for each service with a problem, as last written by the running hub.
+pub fn check_services(config: &Config, hub_pid: Option<u32>) -> Vec<HealthCheck> {
+    let board = StatusBoard::of_services(&config.workspace.secure_dir());
+    let board = board.read().ok().flatten().unwrap_or_default();
+    if hub_pid.is_none() || board["pid"].as_i64() != hub_pid.map(i64::from) {
+        return Vec::new();
+    }
+    let services = board["services"].as_object().into_iter().flatten();
+    let check = |(name, value): (&String, &Value)| {
+        let why = value["reason"].as_str().unwrap_or("unknown reason");
+        let advice = "see the hub's log for the cause; the hub tries again by itself";
+        CheckState::bad(format!("`{name}`: {why}"), advice).of("services")
+    };
+    services.map(check).collect()
 }

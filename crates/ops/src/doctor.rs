@@ -1,0 +1,203 @@
+//! Health checks of a home, each with a fix.
+//!
+//! They need no running hub, change nothing but the permissions of the home, and make no request.
+
+mod outbound;
+mod scripts;
+mod servers;
+
+pub use outbound::check_outbound;
+pub use scripts::check_scripts;
+pub use servers::{check_servers, check_services};
+
+use crate::config::Config;
+use crate::database;
+use crate::home::{Home, environment};
+use crate::secret_store::{self, unasked};
+use anyhow::Result;
+use portcullis_core::{Root, SystemClock};
+use portcullis_store::approvals::ApprovalStore;
+use portcullis_store::clients::ClientDirectory;
+use portcullis_store::secrets::{SecretError, SecretStore};
+use portcullis_tools::{GitError, look_at_repository};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Result of one check.
+pub struct HealthCheck {
+    pub what: &'static str,
+    pub state: CheckState,
+}
+
+pub enum CheckState {
+    Good(String),
+    /// Works, but needs attention.
+    Warning(String),
+    Bad {
+        problem: String,
+        advice: String,
+    },
+}
+
+impl CheckState {
+    pub fn bad(problem: impl Into<String>, advice: impl Into<String>) -> CheckState {
+        CheckState::Bad { problem: problem.into(), advice: advice.into() }
+    }
+
+    /// Names what was checked.
+    pub fn of(self, what: &'static str) -> HealthCheck {
+        HealthCheck { what, state: self }
+    }
+}
+
+pub fn check_home(path: &Path) -> CheckState {
+    match std::fs::metadata(path) {
+        Err(_) => {
+            CheckState::Good(format!("{} (does not exist yet; created at the first start)", path.display()))
+        }
+        Ok(metadata) if !metadata.is_dir() => {
+            CheckState::bad(format!("{} is not a folder", path.display()), "choose another with `--home DIR`")
+        }
+        Ok(metadata) if metadata.permissions().mode() & 0o077 != 0 => CheckState::Warning(format!(
+            "{} was accessible to other users; its permissions are fixed now",
+            path.display()
+        )),
+        Ok(_) => CheckState::Good(path.display().to_string()),
+    }
+}
+
+/// Checks the configuration file. Without it nothing else can be checked.
+pub fn check_config(home: &Home) -> (Vec<HealthCheck>, Option<Config>) {
+    match Config::load(home.path(), &environment) {
+        Ok(loaded) => {
+            let place = loaded.path.map_or("defaults".to_owned(), |path| path.display().to_string());
+            let warnings = loaded.warnings.into_iter().map(CheckState::Warning);
+            let states = std::iter::once(CheckState::Good(place)).chain(warnings);
+            (states.map(|state| state.of("config")).collect(), Some(loaded.config))
+        }
+        Err(errors) => {
+            let advice = "fix the file, or write a new one with `portcullis init --force`";
+            let problems = errors.problems.iter();
+            let states = problems.map(|problem| CheckState::bad(problem.to_string(), advice));
+            (states.map(|state| state.of("config")).collect(), None)
+        }
+    }
+}
+
+/// Opens the secret store, to check what needs it. Asks for nothing.
+pub fn open_secrets(home: &Home, config: &Config) -> Result<SecretStore> {
+    let database = database::open_to_look(config).or_else(|_| database::in_memory())?;
+    secret_store::open(home, config, &database, Arc::new(SystemClock), unasked)
+}
+
+pub fn check_workspace(config: &Config) -> CheckState {
+    let path = config.workspace.data_dir();
+    match Root::create(&path) {
+        Ok(_) => CheckState::Good(path.display().to_string()),
+        Err(error) => CheckState::bad(
+            format!("{}: {error}", path.display()),
+            "check `workspace.path`, the folder's owner, and that the kernel has openat2 (Linux 5.6)",
+        ),
+    }
+}
+
+/// What to do about rows that cannot be read.
+const RESTORE: &str = "`portcullis store check` says more; stop the hub and restore a backup";
+
+fn unreadable(error: &anyhow::Error) -> CheckState {
+    CheckState::bad(format!("{error:#}"), RESTORE)
+}
+
+pub fn check_clients(config: &Config) -> CheckState {
+    let secure = config.workspace.secure_dir();
+    if !secure.is_dir() {
+        return CheckState::Good("none yet; the first start creates one".to_owned());
+    }
+    let clients = database::open(config)
+        .and_then(|database| Ok(ClientDirectory::open(&database, Arc::new(SystemClock)).list()?));
+    match clients {
+        Err(error) => unreadable(&error),
+        Ok(clients) if clients.is_empty() => {
+            CheckState::Warning("none, so HTTP is unusable; run `portcullis clients add NAME`".to_owned())
+        }
+        Ok(clients) => {
+            let expired: Vec<&str> = clients
+                .iter()
+                .filter(|client| client.is_expired(&SystemClock))
+                .map(|client| client.name.as_str())
+                .collect();
+            match expired.is_empty() {
+                true => CheckState::Good(format!("{} clients", clients.len())),
+                false => CheckState::Warning(format!("expired: {}", expired.join(", "))),
+            }
+        }
+    }
+}
+
+pub fn check_approvals(config: &Config) -> CheckState {
+    let database = match database::open_to_look(config) {
+        Ok(database) => database,
+        Err(error) => return unreadable(&error),
+    };
+    match ApprovalStore::open(&database, Arc::new(SystemClock)).pending() {
+        Ok(pending) if pending.is_empty() => CheckState::Good("nothing waits for a decision".to_owned()),
+        Ok(pending) => {
+            CheckState::Good(format!("{} pending; list them with `portcullis approvals`", pending.len()))
+        }
+        Err(error) => CheckState::bad(error.to_string(), RESTORE),
+    }
+}
+
+/// Does not contact the remote.
+pub async fn check_vault(config: &Config) -> CheckState {
+    let Some(vault) = &config.vault else {
+        return CheckState::Good(
+            "off; add `[vault]` to the configuration to enable the vault_* tools".to_owned(),
+        );
+    };
+    let path = vault.path.display();
+    let Some(sync) = &vault.sync else {
+        return match Root::create(&vault.path) {
+            Ok(_) => CheckState::Good(format!("{path}, not synced")),
+            Err(error) => {
+                CheckState::bad(format!("{path}: {error}"), "check `vault.path` and the folder's owner")
+            }
+        };
+    };
+    if let Err(error) = Root::create(&vault.path) {
+        return CheckState::bad(format!("{path}: {error}"), "check `vault.path` and the folder's owner");
+    }
+    match look_at_repository(&vault.path).await {
+        Ok(()) => CheckState::Good(format!("{path}, synced with {}", sync.address)),
+        Err(problem) => CheckState::bad(format!("{path}: {problem}"), vault_advice(&problem)),
+    }
+}
+
+fn vault_advice(problem: &GitError) -> &'static str {
+    match problem {
+        GitError::Missing => "install git (Debian: `apt-get install git`), or turn `vault.auto_sync` off",
+        GitError::Old(_) => "install a newer git, or turn `vault.auto_sync` off",
+        GitError::NotARepository => {
+            "run `git init` and pull, or choose an empty folder, into which the hub clones"
+        }
+        GitError::Elsewhere => "choose a folder with a repository of its own",
+        GitError::Settings(_) => "remove them from `.git/config`; the hub starts no program but git",
+        _ => "check the repository with `git status`, or turn `vault.auto_sync` off",
+    }
+}
+
+pub fn check_secrets(store: &SecretStore) -> CheckState {
+    match store.list() {
+        Ok(secrets) if secrets.is_empty() => CheckState::Good("none".to_owned()),
+        Ok(secrets) => CheckState::Good(format!("{} secrets", secrets.len())),
+        Err(error @ SecretError::Locked(_)) => CheckState::bad(
+            format!("locked: {error}"),
+            "restore the key, or set PORTCULLIS_KEY_FILE or PORTCULLIS_PASSPHRASE_FILE; everything that needs no secret still works",
+        ),
+        Err(error) => CheckState::bad(
+            error.to_string(),
+            "stop the hub and restore a backup of the database; everything that needs no secret still works",
+        ),
+    }
+}
