@@ -1,14 +1,40 @@
-//! Clients: list, add, change scope, revoke.
+//! Clients: the first one, list, add, change scope, revoke.
 
 use crate::context::Operations;
 use crate::desk::{AddClient, ChangeClient};
 use crate::{Actor, Problem, ProblemCode};
+use anyhow::Context;
 use portcullis_core::{Effect, EffectSet, Secret, ToolView};
-use portcullis_store::clients::{ClientInfo, IdentityError, NewClient, parse_duration};
+use portcullis_store::clients::{ClientDirectory, ClientInfo, IdentityError, NewClient, parse_duration};
 use serde_json::json;
 
 /// Globs per client.
 const ALLOW_MAX: usize = 200;
+
+/// Name of the client that the first start creates.
+pub const FIRST_CLIENT: &str = "default";
+
+/// Creates a client if there never was one, so that the first start is usable. Returns its token.
+pub fn first_client(clients: &ClientDirectory) -> anyhow::Result<Option<Secret<String>>> {
+    // If the last client was revoked, none is created.
+    if clients.has_been_used() {
+        return Ok(None);
+    }
+    let new = NewClient {
+        name: FIRST_CLIENT.to_owned(),
+        allow: vec!["*".to_owned()],
+        deny: Vec::new(),
+        effects: EffectSet::ALL,
+        tools: ToolView::All,
+        expires_in: None,
+    };
+    match clients.add(new) {
+        Ok((_, token)) => Ok(Some(token)),
+        // Another process was faster and printed the token.
+        Err(IdentityError::Taken(_)) => Ok(None),
+        Err(error) => Err(error).context("the first client"),
+    }
+}
 
 impl Operations {
     /// Returns the clients that have a token, by name.

@@ -1,8 +1,12 @@
 //! Reading and editing the configuration file, with problems instead of its errors.
 
 use crate::Problem;
-use crate::config::{Config, EditError, LoadedConfig};
+use crate::config::{Config, ConfigEditLock, EditError, LoadedConfig, example};
 use crate::home::{Home, environment};
+use anyhow::{Context, anyhow};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
 /// Loads the configuration file.
 pub fn load(home: &Home) -> Result<LoadedConfig, Problem> {
@@ -10,6 +14,28 @@ pub fn load(home: &Home) -> Result<LoadedConfig, Problem> {
         Problem::conflict(format!("the configuration has errors: {errors}"))
             .hint("fix the file first; `portcullis doctor` lists the errors")
     })
+}
+
+/// Writes a configuration file with comments. Returns its path.
+pub fn write_example(home: &Home, overwrite: bool) -> anyhow::Result<PathBuf> {
+    let path = home.path().join("portcullis.toml");
+    // Waits for a concurrent edit.
+    let _editing = ConfigEditLock::of(home.path())?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).mode(0o600);
+    if overwrite {
+        options.create(true).truncate(true);
+    } else {
+        options.create_new(true);
+    }
+    let mut file = options.open(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            anyhow!("`{}` already exists; edit it, or overwrite it with `--force`", path.display())
+        }
+        _ => anyhow!("cannot write `{}`: {error}", path.display()),
+    })?;
+    file.write_all(example().as_bytes()).and_then(|()| file.sync_all()).context("writing the file")?;
+    Ok(path)
 }
 
 /// Why a server in the configuration was not changed: the file, or what the hub keeps about the server.

@@ -8,7 +8,7 @@ pub mod always_allow;
 pub mod approvals;
 pub mod audit;
 pub mod change;
-mod clients;
+pub mod clients;
 pub mod config_file;
 mod context;
 pub mod database;

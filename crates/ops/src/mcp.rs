@@ -1,9 +1,11 @@
 //! Upstream servers: starts, stops and restarts them to match the configuration.
 
 mod absent_server;
+mod name_reservations;
 mod programs;
 mod watch;
 
+pub use name_reservations::name_reservations;
 pub use watch::watch;
 
 use crate::config::secret_detection;

@@ -137,6 +137,14 @@ impl Operations {
     }
 }
 
+/// Returns hash and source of the version to decide on: the proposal, or else the file.
+pub fn version_to_decide(review: &ScriptReview) -> (&str, &str) {
+    match (&review.listed.proposal, &review.proposed) {
+        (Some(proposal), Some(source)) => (&proposal.sha256, source),
+        _ => (&review.listed.sha256, &review.source),
+    }
+}
+
 fn named(name: &str) -> Result<ScriptName, Problem> {
     name.parse().map_err(|error| script_problem(ScriptError::Name(error)))
 }

@@ -89,6 +89,17 @@ pub fn open_quietly(home: &Home, config: &Config, clock: Arc<dyn Clock>) -> Opti
     }
 }
 
+/// Returns the values to redact. If the store cannot be opened, the hub runs without secrets: calls that need one are
+/// refused, and `/readyz` and `doctor` report it.
+pub fn known_secrets(store: &SecretStore) -> (u64, Vec<(String, Secret<String>)>) {
+    let generation = store.refresh();
+    let known = store.all().unwrap_or_else(|error| {
+        tracing::error!(target: "secrets", %error, "secret store unusable; its values are not redacted");
+        Vec::new()
+    });
+    (generation, known)
+}
+
 /// The store of a running hub.
 pub struct LiveSecrets {
     store: Arc<SecretStore>,

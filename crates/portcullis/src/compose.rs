@@ -1,9 +1,9 @@
 //! Composition root: builds a hub from its configuration.
 
-use crate::config::{Config, McpServerSettings};
+use crate::config::Config;
 use crate::database;
 use crate::home::{Home, make_private};
-use crate::mcp::{ServerFactory, ServerManager};
+use crate::mcp::{ServerFactory, ServerManager, name_reservations};
 use crate::output_redaction;
 use crate::passphrase::open_secrets;
 use crate::services;
@@ -11,15 +11,15 @@ use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use portcullis_core::{
-    CallLimits, Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, NameReservation, Origin,
-    Registry, Secret, SystemClock, ToolDef,
+    Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, Origin, Registry, Secret, SystemClock,
+    ToolDef,
 };
 use portcullis_egress::NoSecrets;
 use portcullis_guard::audit::ChangeLog;
-use portcullis_guard::{AuditSettings, GuardHandles, GuardSettings, RateSettings, ServerStats};
-use portcullis_ops::guard_settings::{approval_times, local_client, policy};
+use portcullis_guard::{AuditSettings, GuardHandles, GuardSettings, ServerStats};
+use portcullis_ops::guard_settings::{approval_times, ceiling, local_client, policy, rate};
 use portcullis_ops::script_sandbox as scripts;
-use portcullis_ops::secret_store::{LiveSecrets, PassphrasePrompt};
+use portcullis_ops::secret_store::{LiveSecrets, PassphrasePrompt, known_secrets};
 use portcullis_ops::tool_families::{LiveZone, live_zone, tools};
 use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, ToolSearch};
@@ -29,11 +29,10 @@ use portcullis_store::pins::PinStore;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::ToolsConfig;
 use portcullis_tools::scripts::ScriptStore;
-use portcullis_upstream::{ServerStatus, pinned_names};
+use portcullis_upstream::ServerStatus;
 use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
@@ -218,7 +217,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let live = Arc::new(LiveSecrets::new(store.clone(), handles.redactor.clone(), generation));
     servers.makers.masked_by(live.clone());
     servers.apply(config);
-    registry.reserve_names(expected(config, &pins));
+    registry.reserve_names(name_reservations(config, &pins));
     handles.redactor.set_shapes(config.redaction.token_shapes);
     output_redaction::use_redactor(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
@@ -266,31 +265,6 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     Ok(composed)
 }
 
-/// Returns the configured servers, and the tool names reserved for them before they connect.
-fn expected(config: &Config, pins: &PinStore) -> Vec<NameReservation> {
-    let expected = config.mcp.iter().map(|server| {
-        let McpServerSettings { prefix, rename, allow, deny, .. } = server;
-        let trusted = if server.always_trusted { None } else { pins.of(&server.name) };
-        let lists = |own: &str| allow.matches(own) && !deny.as_ref().is_some_and(|deny| deny.matches(own));
-        let names = trusted.map(|trusted| pinned_names(&trusted, prefix, rename, lists));
-        let (tools, prompts) = names.unwrap_or_default();
-        let naming = format!("{:?}", (prefix, rename, allow, deny));
-        NameReservation { server: server.name.clone(), prefix: prefix.clone(), naming, tools, prompts }
-    });
-    expected.collect()
-}
-
-/// Returns the values to redact. If the store cannot be opened, the hub runs without secrets: calls that need one are
-/// refused, and `/readyz` and `doctor` report it.
-fn known_secrets(store: &SecretStore) -> (u64, Vec<(String, Secret<String>)>) {
-    let generation = store.refresh();
-    let known = store.all().unwrap_or_else(|error| {
-        tracing::error!(target: "secrets", %error, "secret store unusable; its values are not redacted");
-        Vec::new()
-    });
-    (generation, known)
-}
-
 impl ComposedHub {
     /// Returns the audit recorder of administrators' changes.
     pub(crate) fn change_log(&self) -> ChangeLog {
@@ -302,7 +276,7 @@ impl ComposedHub {
         self.handles.apply(rate(config), policy(config), approval_times(config));
         self.handles.redactor.set_shapes(config.redaction.token_shapes);
         self.servers.apply(config);
-        self.registry.reserve_names(expected(config, &self.servers.makers.pins));
+        self.registry.reserve_names(name_reservations(config, &self.servers.makers.pins));
         self.config.store(Arc::new(config.clone()));
         self.hub.set_local_client(local_client(config));
         self.zone.store(Arc::new(config.time.zone.clone()));
@@ -332,19 +306,6 @@ pub(crate) struct BoundAddress {
 /// Returns the allowed hosts and origins of a listener.
 pub(crate) fn allowed(address: SocketAddr, config: &Config) -> HostAllowlist {
     HostAllowlist::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
-}
-
-fn rate(config: &Config) -> RateSettings {
-    let at_least_one = |n: u32| NonZeroU32::new(n).unwrap_or(NonZeroU32::MIN);
-    RateSettings {
-        per_second: at_least_one(config.rate_limit.requests_per_second),
-        burst: at_least_one(config.rate_limit.burst),
-    }
-}
-
-fn ceiling(config: &Config) -> CallLimits {
-    let deadline_ms = u64::try_from(config.limits.call_within.as_millis()).unwrap_or(u64::MAX);
-    CallLimits { deadline_ms, output_bytes_max: config.limits.result_bytes_max, ..CallLimits::CEILING }
 }
 
 /// File descriptors of the hub itself, besides one per connection.

@@ -119,3 +119,13 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     }
     text
 }
+
+/// Formats an age in its largest unit.
+pub(crate) fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

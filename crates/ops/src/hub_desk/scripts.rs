@@ -8,12 +8,12 @@ use crate::desk::{
     ScriptBrief, ScriptDesk, ScriptDetail, ScriptGrants, ScriptList, ScriptProblem, ScriptRun, ScriptText,
     ScriptVersion,
 };
-use crate::scripts::check_problem;
+use crate::scripts::{check_problem, version_to_decide};
 use crate::{Actor, Operations, Problem};
 use portcullis_core::blocking;
 use portcullis_tools::ScriptCheckError;
 use portcullis_tools::scripts::{
-    self as store, ScriptDecision, ScriptHeader, ScriptReview, ScriptRunRecord, ScriptSnapshot, ScriptSummary,
+    self as store, ScriptDecision, ScriptHeader, ScriptRunRecord, ScriptSnapshot, ScriptSummary,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl HubScripts {
     async fn show(&self, name: String) -> Result<ScriptDetail, Problem> {
         let (looked, (decisions, runs)) =
             self.ask(move |ops| Ok((ops.review_script(&name)?, ops.script_history(&name)?))).await?;
-        let text = to_decide(&looked).to_owned();
+        let text = version_to_decide(&looked).1.to_owned();
         let checked = self.ops.script_checker().check(looked.listed.name.as_str(), &text).await;
         let problem = checked.err().map(|error| script_problem(&error));
         let header = ScriptHeader::of(&text);
@@ -152,11 +152,6 @@ impl ScriptDesk for HubScripts {
     fn dry_run(&self, run: DryRun, _: Actor) -> DeskFuture<'_, DryRunResult> {
         Box::pin(self.try_out(run))
     }
-}
-
-/// Returns the source to decide on: the proposal, or else the file.
-fn to_decide(looked: &ScriptReview) -> &str {
-    looked.proposed.as_deref().unwrap_or(&looked.source)
 }
 
 pub(super) fn brief(listed: &ScriptSummary) -> ScriptBrief {

@@ -13,6 +13,7 @@ use portcullis_core::json::printable;
 use portcullis_interop::import::{self, ImportEnvironment, ImportedFile, ImportedServer};
 use portcullis_interop::install::{ClientFolders, Platform};
 use portcullis_store::secrets::{Grant, KeyRequirement, SecretStore, check_strength, key_requirement};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -45,6 +46,19 @@ fn around<T>(project: Option<&Path>, read: impl FnOnce(&ImportEnvironment<'_>) -
     let user_home = environment("HOME").map(PathBuf::from);
     let is_set = |name: &str| environment(name).is_some();
     read(&ImportEnvironment { user_home: user_home.as_deref(), project, is_set: &is_set })
+}
+
+/// Fails for a selected name that no file has, and lists the names.
+pub fn check_names(files: &[ImportedFile], only: &[String]) -> Result<(), Problem> {
+    let own = |found: &ImportedFile| {
+        let skipped = found.skipped.iter().map(|(own, _)| own.clone());
+        found.servers.iter().map(|server| server.own.clone()).chain(skipped).collect::<Vec<_>>()
+    };
+    let known: BTreeSet<String> = files.iter().flat_map(own).collect();
+    let Some(missing) = only.iter().find(|name| !known.contains(*name)) else { return Ok(()) };
+    let names: Vec<String> = known.iter().map(|name| format!("`{}`", printable(name))).collect();
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Err(Problem::invalid(format!("no such server: `{}`; found: {there}", printable(missing))))
 }
 
 impl Operations {

@@ -140,12 +140,8 @@ fn details(approval: &Approval, now: Timestamp) -> String {
 }
 
 fn ago(then: Timestamp, now: Timestamp) -> String {
-    match now.as_second() - then.as_second() {
-        seconds @ ..60 => format!("{}s ago", seconds.max(0)),
-        seconds @ 60..3_600 => format!("{}m ago", seconds / 60),
-        seconds @ 3_600..86_400 => format!("{}h ago", seconds / 3_600),
-        seconds => format!("{}d ago", seconds / 86_400),
-    }
+    let seconds = now.as_second() - then.as_second();
+    format!("{} ago", print::age(u64::try_from(seconds).unwrap_or_default()))
 }
 
 fn shown(approval: &Approval, now: Timestamp) -> Value {

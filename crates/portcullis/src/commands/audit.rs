@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit::{self, LogDefect, VerifyError};
 use portcullis_ops::audit::audit_query;
-use portcullis_ops::desk::SearchAudit;
+use portcullis_ops::desk::{AuditRecord, SearchAudit};
 use serde::Deserialize;
 use serde_json::json;
 use std::ops::ControlFlow;
@@ -104,23 +104,12 @@ fn verify(settings: &AuditSettings, as_json: bool) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The columns of a record.
+/// A record, with what the log says about itself.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Entry {
-    seq: u64,
-    time: String,
-    phase: String,
-    client: String,
-    origin: String,
-    target: String,
-    args: Option<String>,
-    decision: Option<String>,
-    rule: Option<String>,
-    approval: Option<String>,
-    outcome: Option<String>,
-    bytes: Option<u64>,
-    duration_us: Option<u64>,
+    #[serde(flatten)]
+    record: AuditRecord,
     lost: Option<u64>,
     previous: Option<String>,
     torn_bytes: Option<u64>,
@@ -132,16 +121,16 @@ impl Entry {
     }
 
     fn details(&self) -> String {
-        let mut parts = Vec::new();
-        if let Some(outcome) = &self.outcome {
-            let milliseconds = self.duration_us.unwrap_or_default() as f64 / 1000.0;
-            parts.push(format!("{outcome} {} bytes {milliseconds:.1} ms", self.bytes.unwrap_or_default()));
+        let (record, mut parts) = (&self.record, Vec::new());
+        if let Some(outcome) = &record.outcome {
+            let milliseconds = record.duration_us.unwrap_or_default() as f64 / 1000.0;
+            parts.push(format!("{outcome} {} bytes {milliseconds:.1} ms", record.bytes.unwrap_or_default()));
         }
-        if let (Some(decision), Some(rule)) = (&self.decision, &self.rule) {
-            let approval = self.approval.as_ref().map(|approval| format!(", approved as {approval}"));
+        if let (Some(decision), Some(rule)) = (&record.decision, &record.rule) {
+            let approval = record.approval.as_ref().map(|approval| format!(", approved as {approval}"));
             parts.push(format!("({decision} by {rule}{})", approval.unwrap_or_default()));
         }
-        parts.extend(self.args.clone());
+        parts.extend(record.args.clone());
         parts.extend(self.lost.map(|lost| format!("{lost} records lost")));
         parts.extend(self.previous.as_ref().map(|previous| format!("continues {previous}")));
         parts.extend(self.torn_bytes.map(|bytes| format!("torn record before this: {bytes} bytes")));
@@ -172,8 +161,9 @@ impl Table {
             let text = String::from_utf8_lossy(line);
             return print::row(&format!("not a record: {}", portcullis_core::json::printable(&text)));
         };
-        let (seq, details) = (entry.seq.to_string(), entry.details());
-        set([entry.time, seq, entry.phase, entry.client, entry.origin, entry.target, details])
+        let (details, record) = (entry.details(), entry.record);
+        let seq = record.seq.to_string();
+        set([record.time, seq, record.phase, record.client, record.origin, record.target, details])
     }
 }
 

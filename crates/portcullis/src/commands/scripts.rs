@@ -11,6 +11,7 @@ use crate::{BadUsage, config, logging, print};
 use anyhow::{Context, Result};
 use portcullis_ops::Operations;
 use portcullis_ops::desk::{ApproveScript, RejectScript, ScriptGrants};
+use portcullis_ops::scripts::version_to_decide;
 use portcullis_tools::scripts::{ScriptError, ScriptHeader, ScriptName, ScriptReview};
 use portcullis_tools::{ScriptCheckError, ScriptCheckReport};
 use serde_json::{Value, json};
@@ -84,17 +85,17 @@ impl ScriptsCommandContext {
         if let Some(hash) = hash {
             return Ok(hash);
         }
-        let (name, sha256) = (&looked.listed.name, show::reviewed_hash(looked));
+        let (name, (sha256, _)) = (&looked.listed.name, version_to_decide(looked));
         if print::nobody_to_ask() || self.as_json {
             return Err(BadUsage(format!(
                 "pass the version you reviewed: `--hash {}`, from `portcullis scripts show {name}`",
-                short(&sha256)
+                short(sha256)
             ))
             .into());
         }
         print::note(show::details(looked));
-        match print::confirm(&format!("{doing} this version of `{name}`, {}?", short(&sha256)))? {
-            Some(true) => Ok(sha256),
+        match print::confirm(&format!("{doing} this version of `{name}`, {}?", short(sha256)))? {
+            Some(true) => Ok(sha256.to_owned()),
             _ => Err(anyhow::anyhow!("cancelled: no decision made")),
         }
     }
@@ -103,7 +104,7 @@ impl ScriptsCommandContext {
         let looked = self.ops.review_script(&args.name)?;
         let sha256 = self.reviewed(&looked, args.hash.clone(), "Approve")?;
         // The requested grants are read from exactly the version that is approved.
-        let source = show::version_of(&looked, &sha256).map_or(looked.source.as_str(), |source| source);
+        let source = looked.version(&sha256).unwrap_or(&looked.source);
         let header = ScriptHeader::of(source);
         if let (Some(problem), None) = (header.problems.first(), &args.secrets) {
             return Err(BadUsage(format!(

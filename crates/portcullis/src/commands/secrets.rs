@@ -126,7 +126,7 @@ fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
         if info.pending {
             places.push_str(" (once its server is trusted)");
         }
-        rows.push(vec![info.name.clone(), age(age_secs(info)), places]);
+        rows.push(vec![info.name.clone(), print::age(age_secs(info)), places]);
     }
     print::out(print::table(&rows));
     if secrets.is_empty() {
@@ -155,13 +155,4 @@ fn shown(info: &SecretInfo) -> Value {
 fn age_secs(info: &SecretInfo) -> u64 {
     let now = SystemClock.since_epoch().as_secs();
     now.saturating_sub(u64::try_from(info.updated.as_second()).unwrap_or(0))
-}
-
-fn age(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m", seconds / 60),
-        3_600..86_400 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
-    }
 }

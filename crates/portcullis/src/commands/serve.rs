@@ -2,26 +2,22 @@
 
 use super::{LoadedHome, ShutdownSignals, block_on, open, overdue};
 use crate::BadUsage;
-use crate::compose::{self, BoundAddress, ComposedHub, OWN_FILES, compose};
+use crate::compose::{self, BoundAddress, OWN_FILES, compose};
 use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
 use crate::install::{ClientApp, Endpoint, Transport};
 use crate::{admin, logging, print, reload};
 use anyhow::{Context, Result, anyhow};
-use portcullis_core::{EffectSet, Secret, ToolView};
+use portcullis_core::Secret;
+use portcullis_ops::clients::{FIRST_CLIENT, first_client};
 use portcullis_server::http;
 use portcullis_server::local::{self, HubLock};
-use portcullis_store::clients;
-use portcullis_store::clients::NewClient;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-
-/// Name of the client that the first start creates.
-const FIRST_CLIENT: &str = "default";
 
 pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
     let LoadedHome { home, loaded, version } = open(home)?;
@@ -69,7 +65,7 @@ async fn serve(
     let composed = Arc::new(compose(&home, &config)?);
     super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;
-    let token = first_client(&composed)?;
+    let token = first_client(&composed.identity)?;
     let allowed = Arc::new(Arc::new(compose::allowed(address, &config)).into());
     let bound = BoundAddress { address, allowed };
 
@@ -123,28 +119,6 @@ async fn listen(config: &Config) -> Result<TcpListener> {
         ),
         _ => BadUsage(format!("cannot listen on {address}: {error}; see `http.listen`")).into(),
     })
-}
-
-/// Creates a client if there never was one, so that the first start is usable.
-fn first_client(composed: &ComposedHub) -> Result<Option<Secret<String>>> {
-    // If the last client was revoked, none is created.
-    if composed.identity.has_been_used() {
-        return Ok(None);
-    }
-    let new = NewClient {
-        name: FIRST_CLIENT.to_owned(),
-        allow: vec!["*".to_owned()],
-        deny: Vec::new(),
-        effects: EffectSet::ALL,
-        tools: ToolView::All,
-        expires_in: None,
-    };
-    match composed.identity.add(new) {
-        Ok((_, token)) => Ok(Some(token)),
-        // Another process was faster and printed the token.
-        Err(clients::IdentityError::Taken(_)) => Ok(None),
-        Err(error) => Err(error).context("the first client"),
-    }
 }
 
 struct StartupBanner<'a> {

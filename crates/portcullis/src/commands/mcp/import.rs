@@ -6,9 +6,8 @@ use crate::{BadUsage, print};
 use anyhow::Result;
 use portcullis_core::json::printable;
 use portcullis_interop::import::{ImportedFile, ImportedServer};
-use portcullis_ops::servers::import::{read_file, read_usual_places};
+use portcullis_ops::servers::import::{check_names, read_file, read_usual_places};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -91,19 +90,6 @@ impl McpCommandContext {
             None => print::note("No servers to import."),
         }
     }
-}
-
-/// Fails for a selected name that no file has, and lists the names.
-fn check_names(files: &[ImportedFile], only: &[String]) -> Result<()> {
-    let own = |found: &ImportedFile| {
-        let skipped = found.skipped.iter().map(|(own, _)| own.clone());
-        found.servers.iter().map(|server| server.own.clone()).chain(skipped).collect::<Vec<_>>()
-    };
-    let known: BTreeSet<String> = files.iter().flat_map(own).collect();
-    let Some(missing) = only.iter().find(|name| !known.contains(*name)) else { return Ok(()) };
-    let names: Vec<String> = known.iter().map(|name| format!("`{}`", printable(name))).collect();
-    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    Err(BadUsage(format!("no such server: `{}`; found: {there}", printable(missing))).into())
 }
 
 /// Describes the secrets and notes of an imported server.

@@ -64,23 +64,6 @@ pub(super) fn before(decision: &ScriptDecision) -> String {
     format!("Previously: version {} {what} by {}, {:.0}.", short(&decision.sha256), decision.by, decision.at)
 }
 
-/// The version under review: the proposal, if there is one.
-pub(super) fn reviewed_hash(looked: &ScriptReview) -> String {
-    looked
-        .listed
-        .proposal
-        .as_ref()
-        .map_or_else(|| looked.listed.sha256.clone(), |proposal| proposal.sha256.clone())
-}
-
-/// Returns the source of the version with that hash, among those open for a decision.
-pub(super) fn version_of<'a>(looked: &'a ScriptReview, hash: &str) -> Option<&'a str> {
-    match (&looked.listed.proposal, &looked.proposed) {
-        (Some(proposal), Some(proposed)) if proposal.sha256.starts_with(hash) => Some(proposed),
-        _ => None,
-    }
-}
-
 pub(super) fn details(looked: &ScriptReview) -> String {
     let listed = &looked.listed;
     let header = &listed.header;
