@@ -101,7 +101,11 @@ async fn watch(
     let mut spool = Spool { reader: SpoolReader::new(&audit, composed.change_log()), trouble: None };
     loop {
         tokio::select! {
-            () = shutdown.cancelled() => return,
+            () = shutdown.cancelled() => {
+                // What commands changed in the last moment is recorded, and redacted, by this hub.
+                spool.take_over().await;
+                return;
+            }
             () = tokio::time::sleep(LOOK_EVERY) => {}
         }
         spool.take_over().await;
