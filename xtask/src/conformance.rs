@@ -20,6 +20,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+/// The runs against the hub as a server, with the arguments of the fixtures' program.
+const RUNS: [(&str, &[&str]); 3] = [
+    ("direct", &[]),
+    ("behind, newer era", &["behind", "requests"]),
+    ("behind, older era", &["behind", "sessions"]),
+];
 /// One revision takes about ten seconds; the suite gives up a hanging scenario after thirty.
 const SUITE_LIMIT: Duration = Duration::from_secs(5 * 60);
 
@@ -39,11 +45,7 @@ pub(crate) fn run(layout: &Layout, side: SuiteSide) -> Result<bool> {
     steps::build(layout)?;
     let mut all_well = true;
     if side != SuiteSide::Client {
-        for (name, arguments) in [
-            ("direct", &[][..]),
-            ("behind, newer era", &["behind", "requests"][..]),
-            ("behind, older era", &["behind", "sessions"][..]),
-        ] {
+        for (name, arguments) in RUNS {
             all_well &= run_against(layout, &node, &baseline, name, arguments)?;
         }
     }
