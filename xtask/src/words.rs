@@ -10,11 +10,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// File names that say nothing about what is inside.
-const MEANINGLESS: [&str; 40] = [
-    "about", "again", "asides", "aside", "beside", "clean", "common", "done", "found", "greet", "heard",
-    "held", "helpers", "hidden", "kept", "known", "left", "look", "looked", "misc", "outside", "own",
-    "parts", "patience", "place", "recall", "said", "seen", "shown", "stands", "stuff", "talk", "things",
-    "told", "util", "utils", "voice", "waits", "whole", "why",
+const MEANINGLESS: [&str; 45] = [
+    "about", "again", "alone", "asides", "aside", "beside", "clean", "common", "done", "found", "greet",
+    "heard", "held", "helpers", "hidden", "kept", "known", "left", "look", "looked", "misc", "outside",
+    "own", "packed", "parts", "patience", "place", "ran", "recall", "said", "seen", "shown", "stands",
+    "story", "stuff", "talk", "things", "tiny", "told", "util", "utils", "voice", "waits", "whole", "why",
 ];
 
 /// A walkthrough is read in one sitting.
@@ -33,6 +33,9 @@ pub(crate) fn run(layout: &Layout) -> Result<bool> {
                 "{shown}: the file name says nothing; name it after the type or the job in it"
             ));
         }
+        if file.extension().is_some_and(|extension| extension == "html") {
+            continue;
+        }
         for (line, name) in public_types(&fs::read_to_string(&file)?) {
             types.entry(name).or_default().push(format!("{shown}:{line}"));
         }
@@ -49,11 +52,16 @@ pub(crate) fn run(layout: &Layout) -> Result<bool> {
     Ok(problems.is_empty())
 }
 
-/// Returns the product's and the tasks' sources. Files of tests have names for their tests alone.
+/// Returns the sources and templates of the product, and the sources of the tasks. Files of tests have names for their tests alone.
 fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for package in fs::read_dir(root.join("crates"))? {
-        collect(&package?.path().join("src"), &mut found)?;
+        let package = package?.path();
+        collect(&package.join("src"), &mut found)?;
+        let templates = package.join("templates");
+        if templates.is_dir() {
+            collect(&templates, &mut found)?;
+        }
     }
     collect(&root.join("xtask/src"), &mut found)?;
     found.sort();
@@ -69,7 +77,7 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
         }
         if path.is_dir() {
             collect(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "html") {
             found.push(path);
         }
     }

@@ -6,7 +6,7 @@
 mod commands;
 mod masked_display;
 
-pub use commands::{Extent, is_command_name, shortened};
+pub use commands::{ValueDisplay, is_command_name, shortened};
 pub use masked_display::{shown_args, shown_pairs, shown_url};
 
 use masked_display::{end_of_address, shown_address};

@@ -1,6 +1,6 @@
 //! The gate: the middleware stack between callers and providers.
 //!
-//! Invariant: every call, list and subscription passes all layers. [`Permit`] has no public constructor, so no other code
+//! Invariant: every call passes all layers; lists and subscriptions pass the filters of the same layers. [`Permit`] has no public constructor, so no other code
 //! can reach a provider.
 
 use crate::Outcome;

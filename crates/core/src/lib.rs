@@ -74,8 +74,8 @@ pub use scrub::{INLINE_SCRUB_BYTES_MAX, Scrub, scrub_off_worker};
 pub use secret::Secret;
 pub use service::{Health, Service, ServiceCtx, ServiceError};
 pub use tool::{
-    ArgumentCheck, CallLimits, DefaultDecision, ErrorStyle, Example, RenderedDefinition, TaskSupport,
-    ToolDef, ToolSpec, Unchecked,
+    ArgumentCheck, ArgumentRejection, CallLimits, DefaultDecision, ErrorStyle, Example, RenderedDefinition,
+    TaskSupport, ToolDef, ToolSpec,
 };
 pub use write_coalescing::{TOGETHER_BYTES_MAX, coalesce};
 

@@ -99,7 +99,7 @@ impl Limit {
             Limit::Tasks => "tasks",
             Limit::Questions => "questions",
             Limit::StreamBacklog => "stream_backlog",
-            Limit::OwnServers => "own_servers",
+            Limit::OwnServers => "per_client_servers",
             Limit::ValidationSteps => "validation_steps",
             Limit::AuditQueue => "audit_queue",
             Limit::SecretGuesses => "secret_guesses",

@@ -92,12 +92,12 @@ pub enum TaskSupport {
 /// A compiled input schema. Compiled once per definition, by the validate layer.
 pub trait ArgumentCheck: Send + Sync {
     /// Returns all errors of the arguments, or why they were not validated.
-    fn check(&self, arguments: &Value) -> Result<(), Unchecked>;
+    fn check(&self, arguments: &Value) -> Result<(), ArgumentRejection>;
 }
 
 /// Why arguments are not accepted as valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Unchecked {
+pub enum ArgumentRejection {
     /// These errors were found.
     Misfits(Vec<String>),
     /// Validation would exceed the step budget.

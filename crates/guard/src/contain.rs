@@ -63,7 +63,7 @@ impl Layer for ContainmentLayer {
                 () = expire(limits.deadline(), &trail.waits) => {
                     Limit::CallTime.hit();
                     return Err(ToolError::timeout(limits.deadline())
-                        .hint("ask for less at once, or try again later; what was begun may have happened"));
+                        .hint("request less, or retry later; side effects may have happened"));
                 }
             };
             let output = outcome.unwrap_or_else(|panic| Err(ToolError::internal(panic_text(&*panic))))?;

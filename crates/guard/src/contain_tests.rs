@@ -20,7 +20,7 @@ async fn each_trouble_has_its_own_error() {
         ),
         (
             "stub_hang",
-            "timeout: no answer within 1000 ms\nhint: ask for less at once, or try again later; what was begun may have \
+            "timeout: no answer within 1000 ms\nhint: request less, or retry later; side effects may have \
              happened",
         ),
         (

@@ -5,24 +5,24 @@
 //! levels deep, and split by separators; tokens of well-known providers are found by their shape. Text that cannot be checked
 //! within the budget is withheld. Limits: a secret with parts missing, or encrypted, is not recognized.
 //!
-//! `encoded_forms` writes a secret in its usual encodings; `literal_index` and `split` find those; `decoded_view`,
-//! `encoded_runs`, `base58` and `packed` undo escapes, encodings and compression; `token_shapes` and `providers` know tokens;
+//! `encoded_forms` writes a secret in its usual encodings; `literal_index` and `split_values` find those; `decoded_view`,
+//! `encoded_runs`, `base58` and `decompression` undo escapes, encodings and compression; `token_shapes` and `providers` know tokens;
 //! `scan` combines all within a `budget`; `stream` works incrementally. Large texts go to the `scrub_pool`, not an async
 //! worker. `look_alikes` and `guesses` keep a client from using redaction as an oracle for a weak secret.
 
 mod base58;
 mod budget;
 mod decoded_view;
+mod decompression;
 mod encoded_forms;
 mod encoded_runs;
 mod guesses;
 mod literal_index;
 mod look_alikes;
-mod packed;
 mod providers;
 mod scan;
 mod scrub_pool;
-mod split;
+mod split_values;
 mod stream;
 mod token_shapes;
 

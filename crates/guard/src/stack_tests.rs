@@ -180,7 +180,7 @@ async fn a_day_at_the_gate() {
 
     > stub_hang
     timeout: no answer within 1000 ms
-    hint: ask for less at once, or try again later; what was begun may have happened
+    hint: request less, or retry later; side effects may have happened
     audit: allow by default:read, timeout
 
     > stub_flood

@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 use portcullis_core::json::{folded, printable};
 use portcullis_core::schema::{BoundedValidator, TooCostly, plainly_fits};
 use portcullis_core::{
-    ArgumentCheck, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, Target, TaskOperation, ToolDef,
-    ToolError, Unchecked, blocking,
+    ArgumentCheck, ArgumentRejection, Arguments, BoxFuture, Call, Layer, Limit, Next, Outcome, Target,
+    TaskOperation, ToolDef, ToolError, blocking,
 };
 use serde_json::Value;
 use std::collections::HashMap;
@@ -146,8 +146,8 @@ fn compare(tool: &ToolDef, arguments: &Value) -> Result<(), ToolError> {
             .caused_by(reason.to_owned())
     })?;
     check.check(arguments).map_err(|unchecked| match unchecked {
-        Unchecked::Misfits(misfits) => invalid(&misfits),
-        Unchecked::TooCostly(why) => {
+        ArgumentRejection::Misfits(misfits) => invalid(&misfits),
+        ArgumentRejection::TooCostly(why) => {
             Limit::ValidationSteps.hit();
             ToolError::invalid_args(format!(
                 "comparing these arguments with the schema of tool `{}` is too much work: {why}",
@@ -219,16 +219,16 @@ fn compile(schema: &Value) -> Result<Box<dyn ArgumentCheck>, String> {
 }
 
 impl ArgumentCheck for CompiledSchema {
-    fn check(&self, arguments: &Value) -> Result<(), Unchecked> {
-        let too_costly = |why: TooCostly| Unchecked::TooCostly(why.to_string());
+    fn check(&self, arguments: &Value) -> Result<(), ArgumentRejection> {
+        let too_costly = |why: TooCostly| ArgumentRejection::TooCostly(why.to_string());
         if self.validator.is_valid(arguments).map_err(too_costly)? {
             return Ok(());
         }
         let Ok(errors) = self.validator.errors(arguments) else {
-            return Err(Unchecked::Misfits(vec![UNEXPLAINED.to_owned()]));
+            return Err(ArgumentRejection::Misfits(vec![UNEXPLAINED.to_owned()]));
         };
         let misfits = errors.flat_map(|error| explain::misfits(&error, &self.source));
-        Err(Unchecked::Misfits(misfits.take(MISFITS_COUNTED_MAX).collect()))
+        Err(ArgumentRejection::Misfits(misfits.take(MISFITS_COUNTED_MAX).collect()))
     }
 }
 

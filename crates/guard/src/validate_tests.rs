@@ -38,8 +38,8 @@ async fn arguments_that_do_not_fit_never_reach_the_tool() {
 fn misfits(schema: Value, arguments: Value) -> String {
     match compile(&schema).unwrap().check(&arguments) {
         Ok(()) => "fits".to_owned(),
-        Err(Unchecked::Misfits(misfits)) => misfits.join("\n"),
-        Err(Unchecked::TooCostly(why)) => why,
+        Err(ArgumentRejection::Misfits(misfits)) => misfits.join("\n"),
+        Err(ArgumentRejection::TooCostly(why)) => why,
     }
 }
 
@@ -121,7 +121,8 @@ fn names_far_from_any_other_are_answered_with_the_list() {
 fn long_complaints_are_cut() {
     let schema = json!({ "type": "object", "additionalProperties": { "type": "string" } });
     let many: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("key{n}"), json!(n))).collect();
-    let Err(Unchecked::Misfits(misfits)) = compile(&schema).unwrap().check(&Value::Object(many)) else {
+    let Err(ArgumentRejection::Misfits(misfits)) = compile(&schema).unwrap().check(&Value::Object(many))
+    else {
         panic!("they do not fit")
     };
     assert_eq!(misfits.len(), MISFITS_COUNTED_MAX);

@@ -75,7 +75,7 @@ impl Endpoint {
 }
 
 /// A planned change of a client's file.
-pub struct Plan {
+pub struct InstallPlan {
     pub path: PathBuf,
     /// `None` if the file does not exist yet.
     pub before: Option<String>,
@@ -84,10 +84,10 @@ pub struct Plan {
     holds_token: bool,
 }
 
-impl fmt::Debug for Plan {
+impl fmt::Debug for InstallPlan {
     /// Omits the texts, which contain tokens.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Plan").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("InstallPlan").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -107,7 +107,7 @@ impl ClientApp {
         transport: Transport,
         endpoint: &Endpoint,
         folders: &ClientFolders,
-    ) -> Result<Plan, InstallError> {
+    ) -> Result<InstallPlan, InstallError> {
         let holds_token = self.transport(transport) == Transport::Http;
         if holds_token && endpoint.token.is_none() {
             return Err(InstallError::NeedsToken);
@@ -122,11 +122,11 @@ impl ClientApp {
         let keys: Vec<&str> = self.section(&file).iter().copied().chain([ENTRY_NAME]).collect();
         let entry = self.entry(transport, endpoint, &file);
         let after = jsonc::put(text, &keys, &entry).map_err(not_understood)?;
-        Ok(Plan { path, before, after, holds_token })
+        Ok(InstallPlan { path, before, after, holds_token })
     }
 }
 
-impl Plan {
+impl InstallPlan {
     /// Returns whether nothing has to change.
     pub fn is_done(&self) -> bool {
         self.before.as_ref() == Some(&self.after)

@@ -37,7 +37,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 /// Instructions sent to clients in the handshake.
-const INSTRUCTIONS: &str = "Portcullis stands between you and what you touch. Files are under one workspace root; \
+const INSTRUCTIONS: &str = "Portcullis is a gateway to tools and files. Files are under one workspace root; \
 `workspace_list` shows what exists. Some calls need a person's approval; an error says so and what to do.";
 
 /// A running hub with the handles to reload it.

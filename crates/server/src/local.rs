@@ -144,6 +144,7 @@ impl Drop for HubLock {
 /// Connects to the hub of `dir`.
 pub async fn connect(dir: &Path) -> io::Result<UnixStream> {
     let (path, _folder) = socket_path(dir)?;
+    #[expect(clippy::disallowed_methods, reason = "the hub's own socket, on this machine")]
     UnixStream::connect(path).await
 }
 

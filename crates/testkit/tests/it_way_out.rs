@@ -107,7 +107,7 @@ impl EgressRoute {
                     url.len() < 12 || !told.to_string().contains(url),
                     "its address is not shown: {told}"
                 );
-                was_there(&problem) || problem == "what is there is not a calendar"
+                was_there(&problem) || problem == "the URL does not return a calendar"
             }
         }
     }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 const READ: ToolSpec = ToolSpec {
     name: "memory_read",
     title: "Read memory",
-    description: "Return the text of a memory file: what was learned before and is worth knowing now. \
-                  A file that nobody has written yet is empty, which is not an error.",
+    description: "Return the text of a memory file, written in earlier conversations. A file that does not exist yet is \
+                  returned as empty.",
     effect: Effect::Read,
     reach: Reach::Local,
     limits: CallLimits::DEFAULT,
@@ -25,8 +25,8 @@ const READ: ToolSpec = ToolSpec {
 const WRITE: ToolSpec = ToolSpec {
     name: "memory_write",
     title: "Write memory",
-    description: "Keep something for later conversations. With `append`, it is added to the end of the memory file; \
-                  without, it takes the place of all that is there.",
+    description: "Save text for later conversations. With `append` it is added to the end of the file, otherwise it \
+                  replaces the file.",
     effect: Effect::Write,
     reach: Reach::Local,
     limits: CallLimits::DEFAULT,

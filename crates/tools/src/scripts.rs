@@ -47,8 +47,7 @@ const CODE_LIMITS: CallLimits = CallLimits { input_bytes_max: 3 * SOURCE_BYTES_M
 const LIST: ToolSpec = ToolSpec {
     name: "script_list",
     title: "List scripts",
-    description: "Return the scripts that there are: name, what each does, what it needs, and whether a person has approved \
-                  it. Only approved ones run.",
+    description: "List scripts: name, description, requested permissions and approval state. Only approved scripts run.",
     effect: Effect::Read,
     reach: Reach::Local,
     limits: CallLimits::DEFAULT,
@@ -82,20 +81,20 @@ const EXEC: ToolSpec = ToolSpec {
 
 const RELOAD: ToolSpec = ToolSpec {
     name: "script_reload",
-    title: "Look for scripts again",
-    description: "Look at the folder of scripts again and return what is there, as `script_list` does. Changes are always \
-                  seen at once; this is for those who want to be sure.",
+    title: "Rescan scripts",
+    description: "Rescan the scripts folder and return what `script_list` does. Changes are picked up automatically, so \
+                  this is rarely needed.",
     effect: Effect::Read,
     reach: Reach::Local,
     limits: CallLimits::DEFAULT,
-    example: Example { what: "Look again", arguments: "{}" },
+    example: Example { what: "Rescan", arguments: "{}" },
 };
 
 const PROPOSE: ToolSpec = ToolSpec {
     name: "script_propose",
     title: "Propose a script",
-    description: "Propose a Starlark script, or a new version of one. It is checked and kept for a person to look at, and \
-                  runs only once it is approved. Begin it with comments that say what it does and needs: `# @description:`, \
+    description: "Propose a Starlark script, or a new version of one. It is checked, stored for review, and \
+                  runs only once approved. Begin it with comments that say what it does and needs: `# @description:`, \
                   `# @secrets:`, `# @hosts:`, `# @tools:`, `# @timeout:`.",
     effect: Effect::Create,
     reach: Reach::Local,
@@ -181,7 +180,7 @@ struct ListedScript {
     hosts: Vec<String>,
     /// Tools that it says it needs.
     tools: Vec<String>,
-    /// How it stands: pending, approved, rejected or changed. Only what is approved runs.
+    /// State: pending, approved, rejected or changed. Only approved scripts run.
     state: &'static str,
     /// SHA-256 of its text.
     sha256: String,
@@ -210,7 +209,7 @@ struct ProposedScript {
     name: String,
     /// SHA-256 of its text.
     sha256: String,
-    /// How it stands: pending, until a person decides.
+    /// State: pending, until a person decides.
     state: &'static str,
 }
 
@@ -417,7 +416,7 @@ fn script_tool_error(error: ScriptError) -> ToolError {
         }
         ScriptError::TooLarge { .. } => ToolError::new(ErrorKind::TooLarge, said),
         ScriptError::NotText(_) | ScriptError::NotFile(_) | ScriptError::Unreadable { .. } => {
-            ToolError::unavailable(said).hint("tell the user; the file has to be put right by a person")
+            ToolError::unavailable(said).hint("tell the user; an administrator must repair the file")
         }
         ScriptError::ManyProposals
         | ScriptError::ManyOwnProposals

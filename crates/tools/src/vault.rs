@@ -58,8 +58,8 @@ const WRITE: ToolSpec = ToolSpec {
     title: "Write a note",
     description: "Write a note of the vault: a new one, with the folders on the way, or all of an existing one, whose old \
                   text is lost. To keep it, read it first and write it back with your changes. Where the vault is synced with \
-                  git, the note is committed and pushed; the answer says what of that happened, and whether somebody else \
-                  changed the note at the same time.",
+                  git, the note is committed and pushed; the result reports the commit and push, and any concurrent \
+                  change.",
     effect: Effect::Write,
     reach: Reach::Local,
     limits: CallLimits::DEFAULT,
@@ -104,7 +104,7 @@ struct WriteArgs {
     path: String,
     /// The whole new text of the note, at most 1 MiB.
     content: String,
-    /// What the change is, for the history of a synced vault. Left out, it is `Update` and the name of the note.
+    /// What the change is, for the history of a synced vault. Defaults to `Update` and the name of the note.
     #[serde(default)]
     commit_message: String,
 }
@@ -114,7 +114,7 @@ struct WriteArgs {
 struct SearchArgs {
     /// Words and conditions, all of which must hold.
     query: String,
-    /// Folder to search in, with all below it. Left out, it is the whole vault.
+    /// Folder to search in, with all below it. Defaults to the whole vault.
     #[serde(default = "the_root")]
     path: String,
     /// How many notes to return at most, 1 to 50.

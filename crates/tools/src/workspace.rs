@@ -75,7 +75,7 @@ struct WriteArgs {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ListArgs {
-    /// Path of the folder, relative to the workspace. Left out, it is the workspace itself.
+    /// Path of the folder, relative to the workspace. Defaults to the workspace itself.
     #[serde(default = "the_root")]
     path: String,
 }

@@ -26,7 +26,7 @@ struct Page {
 }
 
 #[derive(Template)]
-#[template(path = "story.html")]
+#[template(path = "call_history.html")]
 struct CallHistoryPage {
     frame: PageFrame,
     story: CallHistory,

@@ -8,7 +8,7 @@ use portcullis_ops::desk::{ScriptBrief, ScriptGrants, TextChange};
 use std::sync::LazyLock;
 
 pub(crate) use super::assets::asset;
-pub(crate) use super::html_escaper::{exact, marked, revealed, said};
+pub(crate) use super::html_escaper::{exact, marked, revealed, sentence};
 
 pub(crate) const EFFECTS: &[&str] = &["read", "create", "write", "destroy"];
 pub(crate) const DECISIONS: &[&str] = &["ask", "allow", "deny"];

@@ -112,7 +112,7 @@ fn hidden_escape(text: &str) -> Option<(char, usize)> {
 }
 
 /// Renders a message of the hub, with backticks as `<code>`. The quoted parts may be untrusted.
-pub(crate) fn said(text: impl AsRef<str>) -> Safe<String> {
+pub(crate) fn sentence(text: impl AsRef<str>) -> Safe<String> {
     let text = text.as_ref();
     let mut shown = String::with_capacity(text.len() + 32);
     // An unpaired backtick is text.
@@ -338,9 +338,12 @@ mod tests {
 
     #[test]
     fn a_sentence_shows_what_it_quotes() {
-        assert_eq!(said("client `a<b` may run `x`").0, "client <code>a&#60;b</code> may run <code>x</code>");
-        assert_eq!(said("one ` alone").0, "one ` alone");
-        assert_eq!(said("`a` and ` alone").0, "<code>a</code> and ` alone");
+        assert_eq!(
+            sentence("client `a<b` may run `x`").0,
+            "client <code>a&#60;b</code> may run <code>x</code>"
+        );
+        assert_eq!(sentence("one ` alone").0, "one ` alone");
+        assert_eq!(sentence("`a` and ` alone").0, "<code>a</code> and ` alone");
     }
 
     #[test]

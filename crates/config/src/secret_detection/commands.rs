@@ -16,7 +16,7 @@ pub fn is_command_name(name: &str) -> bool {
 
 /// How much of a value is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum ValueDisplay {
     /// A row of a table.
     Row,
     /// A screen with one server.
@@ -25,19 +25,19 @@ pub enum Extent {
     Full,
 }
 
-impl Extent {
+impl ValueDisplay {
     /// Returns the characters shown of the start and end.
     fn ends(self) -> Option<(usize, usize)> {
         match self {
-            Extent::Row => Some((120, 60)),
-            Extent::Screen => Some((600, 300)),
-            Extent::Full => None,
+            ValueDisplay::Row => Some((120, 60)),
+            ValueDisplay::Screen => Some((600, 300)),
+            ValueDisplay::Full => None,
         }
     }
 }
 
 /// Returns a value with invisible characters escaped. A long one is truncated to start, end and length.
-pub fn shortened(text: &str, extent: Extent) -> String {
+pub fn shortened(text: &str, extent: ValueDisplay) -> String {
     let count = text.chars().count();
     let Some((head, tail)) = extent.ends().filter(|(head, tail)| count > head + tail) else {
         return visible(text);
@@ -75,12 +75,12 @@ mod tests {
     #[test]
     fn a_long_value_shows_both_ends_and_its_length() {
         let text = format!("first {} last\u{1b}", "é".repeat(2_000));
-        let shown = shortened(&text, Extent::Screen);
+        let shown = shortened(&text, ValueDisplay::Screen);
         assert!(shown.starts_with("first é") && shown.ends_with("é last\\u{1b}"), "{shown}");
         assert!(shown.contains("of 4012 bytes not shown"), "{shown}");
-        assert_eq!(shortened(&text, Extent::Full), visible(&text));
+        assert_eq!(shortened(&text, ValueDisplay::Full), visible(&text));
         let most = "x".repeat(900);
-        assert_eq!(shortened(&most, Extent::Screen), most);
-        assert_ne!(shortened(&most, Extent::Row), most);
+        assert_eq!(shortened(&most, ValueDisplay::Screen), most);
+        assert_ne!(shortened(&most, ValueDisplay::Row), most);
     }
 }

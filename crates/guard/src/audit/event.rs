@@ -35,10 +35,15 @@ impl ChangeLog {
     }
 
     /// Records an event from another process, with its own time. Reserves no place in the queue for an end.
-    pub(super) async fn hand_over(&self, at: SystemTime, subject: Arc<AuditSubject>, ended: Option<Ended>) {
+    pub(super) async fn hand_over(
+        &self,
+        at: SystemTime,
+        subject: Arc<AuditSubject>,
+        ended: Option<EventOutcome>,
+    ) {
         let record = match ended {
             None => JournalRecord::Begin { at, subject },
-            Some(Ended { ending, duration }) => {
+            Some(EventOutcome { ending, duration }) => {
                 JournalRecord::End { at, subject, ending, bytes: 0, duration }
             }
         };
@@ -56,14 +61,14 @@ impl ChangeLog {
 }
 
 /// The outcome and duration of an event.
-pub(super) struct Ended {
+pub(super) struct EventOutcome {
     pub(super) ending: OutcomeKind,
     pub(super) duration: Duration,
 }
 
-impl Ended {
-    pub(super) fn of(outcome: Result<(), ErrorKind>, duration: Duration) -> Ended {
-        Ended { ending: outcome.map_or_else(OutcomeKind::Failed, |()| OutcomeKind::Ok), duration }
+impl EventOutcome {
+    pub(super) fn of(outcome: Result<(), ErrorKind>, duration: Duration) -> EventOutcome {
+        EventOutcome { ending: outcome.map_or_else(OutcomeKind::Failed, |()| OutcomeKind::Ok), duration }
     }
 }
 
@@ -88,7 +93,7 @@ impl Drop for OpenChange {
     fn drop(&mut self) {
         let duration = self.started.elapsed();
         let ending = match self.ended {
-            Some(outcome) => Ended::of(outcome, duration).ending,
+            Some(outcome) => EventOutcome::of(outcome, duration).ending,
             None => OutcomeKind::without_outcome(),
         };
         let (at, subject) = (self.clock.now(), self.subject.clone());

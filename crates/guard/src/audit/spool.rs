@@ -5,7 +5,7 @@
 //! of the hub a line may be recorded twice.
 
 use super::AuditSettings;
-use super::event::{ChangeLog, Ended};
+use super::event::{ChangeLog, EventOutcome};
 use super::record::AuditSubject;
 use data_encoding::HEXLOWER;
 use jiff::Timestamp;
@@ -175,7 +175,7 @@ impl SpoolReader {
         let ended = line.outcome.map(|outcome| {
             let failed = ErrorKind::ALL.into_iter().find(|kind| kind.code() == outcome);
             let outcome = failed.map_or(Ok(()), Err);
-            Ended::of(outcome, Duration::from_micros(line.duration_us))
+            EventOutcome::of(outcome, Duration::from_micros(line.duration_us))
         });
         if ended.is_none() {
             if self.open.len() >= OPEN_MAX {

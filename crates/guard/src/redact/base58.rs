@@ -1,9 +1,9 @@
 //! Base58 decoding of words. A value encoded alone is found as a literal; this finds it encoded together with other text.
 
 use super::decoded_view::DecodedView;
+use super::decompression::is_text;
 use super::encoded_forms::BASE58;
 use super::encoded_runs::Emit;
-use super::packed::is_text;
 
 /// At least eleven bytes.
 const DIGITS_MIN: usize = 15;

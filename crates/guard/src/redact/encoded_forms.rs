@@ -5,7 +5,7 @@
 use super::decoded_view::{self, SecretWindow};
 use super::literal_index::{LITERAL_BYTES_MIN, Literal};
 use super::look_alikes::LookAlikes;
-use super::split;
+use super::split_values;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use data_encoding::HEXLOWER;
@@ -31,7 +31,7 @@ pub(super) fn forms_of(value: &str) -> Vec<Literal> {
     // A weak secret only in counted forms: any other form would be an uncounted oracle for guesses.
     if !LookAlikes::covers(value) {
         forms.extend(more_forms(value));
-    } else if split::counted(value).is_some() {
+    } else if split_values::counted(value).is_some() {
         let text =
             |form: &String| Literal { bytes: form.to_ascii_lowercase().into(), exact: false, breaks: true };
         forms.extend(split_forms(value).iter().map(text));
@@ -151,12 +151,12 @@ fn quoted(value: &str) -> Vec<String> {
 
 /// Returns the value without its separators, and the usual ways to split it unless `split` finds those by the digits.
 fn split_forms(value: &str) -> Vec<String> {
-    let kept = split::kept_of(value);
-    if !split::is_splittable(&kept) {
+    let kept = split_values::kept_of(value);
+    if !split_values::is_splittable(&kept) {
         return Vec::new();
     }
     let mut forms = Vec::new();
-    if split::anchor_of(&kept).is_none() {
+    if split_values::anchor_of(&kept).is_none() {
         let characters: Vec<char> = value.chars().collect();
         let groups = |length: usize, between: &str| {
             let groups = characters.chunks(length).map(|group| group.iter().collect::<String>());

@@ -2,8 +2,8 @@
 
 use super::base58;
 use super::decoded_view::{DecodedView, number};
+use super::decompression::Packing;
 use super::literal_index::{WRAPPED_LINE_BYTES_MIN, has_marks, is_base64};
-use super::packed::Packing;
 
 /// A run this long is decoded even if it does not start as text, which may come later. So is a run of only capitals and
 /// digits, which is rare.

@@ -8,7 +8,7 @@
 
 use super::budget::{OverBudget, ScanBudget};
 use super::decoded_view::{PIECE, any_of};
-use super::split::Split;
+use super::split_values::Split;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -6,7 +6,7 @@ use super::encoded_forms::forms_of;
 use super::guesses::{Guesses, Reader};
 use super::literal_index::{Literal, LiteralIndex, SecretMatch};
 use super::look_alikes::LookAlikes;
-use super::split::{self, Split};
+use super::split_values::{self, Split};
 use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, encoded_runs, token_shapes};
 use portcullis_core::Secret;
 use portcullis_store::secrets::vocabulary::is_structure;
@@ -89,7 +89,7 @@ impl Masks {
 
     /// Returns those for text without separators.
     fn split_look_alikes(&self) -> Option<&LookAlikes> {
-        let values = || self.weak_values.iter().filter_map(|value| split::counted(value.expose()));
+        let values = || self.weak_values.iter().filter_map(|value| split_values::counted(value.expose()));
         (!self.weak_values.is_empty())
             .then(|| self.split_look_alikes.get_or_init(|| LookAlikes::joined(values())))
             .filter(|look_alikes| !look_alikes.is_empty())
@@ -236,7 +236,7 @@ impl Scan<'_> {
             && let (Some((reader, guesses)), Some(look_alikes)) =
                 (self.counted, self.masks.split_look_alikes())
         {
-            let (joined, places) = split::joined(text);
+            let (joined, places) = split_values::joined(text);
             self.budget.decode(joined.len())?;
             look_alikes.find(&joined, &mut self.budget, |mut one| {
                 // Counted separately from unsplit ones.

@@ -38,7 +38,7 @@ impl Server {
 struct Checked<F>(F);
 
 impl<F: Fn() + Send + Sync> ArgumentCheck for Checked<F> {
-    fn check(&self, _: &Value) -> Result<(), Unchecked> {
+    fn check(&self, _: &Value) -> Result<(), ArgumentRejection> {
         self.0();
         Ok(())
     }

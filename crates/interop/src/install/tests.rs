@@ -50,7 +50,7 @@ impl User {
         path
     }
 
-    fn plan(&self, client: ClientApp, transport: Transport) -> Result<Plan, InstallError> {
+    fn plan(&self, client: ClientApp, transport: Transport) -> Result<InstallPlan, InstallError> {
         client.plan(transport, &endpoint(), &self.places())
     }
 

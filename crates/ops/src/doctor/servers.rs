@@ -73,7 +73,7 @@ pub fn check_services(config: &Config, hub_pid: Option<u32>) -> Vec<HealthCheck>
     let services = board["services"].as_object().into_iter().flatten();
     let check = |(name, value): (&String, &Value)| {
         let why = value["reason"].as_str().unwrap_or("unknown reason");
-        let advice = "see the hub's log for the cause; the hub tries again by itself";
+        let advice = "see the hub's log for the cause; the hub retries with backoff";
         CheckState::bad(format!("`{name}`: {why}"), advice).of("services")
     };
     services.map(check).collect()

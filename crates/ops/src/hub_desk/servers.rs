@@ -1,7 +1,7 @@
 //! Upstream servers, as the page shows them: status, review, trust, configuration, import.
 
 use super::{HubDesk, done};
-use crate::config::secret_detection::Extent;
+use crate::config::secret_detection::ValueDisplay;
 use crate::config::{McpServerSettings, NewServer};
 use crate::config_file::load;
 use crate::context::LiveHub;
@@ -221,7 +221,7 @@ fn shown(hub: &LiveHub, server: &McpServerSettings) -> ServerView {
     let makers = &hub.servers.makers;
     ServerView {
         brief: brief(server.name.clone(), &status),
-        reached_by: reached(server, Extent::Full),
+        reached_by: reached(server, ValueDisplay::Full),
         prefix: Some(server.prefix.clone()),
         enabled: makers.is_wanted(server),
         enabled_in_configuration: server.enabled,
@@ -286,7 +286,7 @@ fn whole(hub: &LiveHub, server: &McpServerSettings, seen: Option<Arc<ServerSnaps
     };
     ServerDetail {
         server: shown(hub, server),
-        runs_with: runs_with(server, Extent::Full),
+        runs_with: runs_with(server, ValueDisplay::Full),
         instructions: now.and_then(|seen| seen.instructions.clone()),
         definitions,
         differences: review.iter().flat_map(|review| &review.differences).map(difference).collect(),

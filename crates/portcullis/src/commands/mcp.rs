@@ -9,7 +9,7 @@ mod trust;
 use super::{block_on, open_operations, this_user};
 use crate::cli::{McpArgs, McpCommand};
 use crate::commands::mcp_auth::{self, Browser};
-use crate::config::secret_detection::{Extent, shown_args, shown_url};
+use crate::config::secret_detection::{ValueDisplay, shown_args, shown_url};
 use crate::config::{Config, EditError, McpServerSettings};
 use crate::mcp::ServerFactory;
 use crate::{BadUsage, print};
@@ -91,7 +91,7 @@ impl McpCommandContext {
                 server.name.clone(),
                 used.to_owned(),
                 trust_words(server, makers),
-                reached(server, Extent::Row),
+                reached(server, ValueDisplay::Row),
             ]);
         }
         print::configured(print::table(&rows));

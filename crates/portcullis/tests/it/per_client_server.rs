@@ -154,7 +154,7 @@ async fn there_are_no_more_of_them_than_may_be() {
     let mut connection = portcullis_testkit::raw_http::RawHttpConnection::open(hub.address).await;
     let page = portcullis_testkit::raw_http::RawHttpRequest::get("/metrics").token(&hub.token);
     let page = connection.exchange(&page).await.text();
-    assert!(page.contains("portcullis_limit_hits_total{limit=\"own_servers\"} 1\n"), "{page}");
+    assert!(page.contains("portcullis_limit_hits_total{limit=\"per_client_servers\"} 1\n"), "{page}");
     assert_eq!(text(&one.call("far_echo", json!({ "text": "still" })).await), "still");
 }
 

@@ -184,8 +184,8 @@ async fn a_call_that_hangs_is_ended() {
     insta::assert_snapshot!(check(BoxedRules::default(), &["test_hang {}"]).await, @r#"
     > test_hang {}
     refused: Error: no answer within 20 ms
-    refused: ask for less at once, or try again later; what was begun may have happened
-    data: {"code":"timeout","message":"no answer within 20 ms","suggestions":["ask for less at once, or try again later; what was begun may have happened"]}
+    refused: request less, or retry later; side effects may have happened
+    data: {"code":"timeout","message":"no answer within 20 ms","suggestions":["request less, or retry later; side effects may have happened"]}
     audit: phase=begin effect=read
     audit: phase=end effect=read decision=allow rule=default:read outcome=timeout bytes=96
     metric: +1 portcullis_calls_total{tool="test_hang",outcome="timeout"}

@@ -23,7 +23,7 @@ impl RepositoryName {
                 printable(owner)
             );
             return Err(ToolError::invalid_args(message)
-                .hint("give the owner and the repository apart, like `octocat` and `hello-world`"));
+                .hint("pass `owner` and `repo` separately, like `octocat` and `hello-world`"));
         }
         if !is_repository(name) {
             let message = format!(
@@ -31,7 +31,7 @@ impl RepositoryName {
                 printable(name)
             );
             return Err(ToolError::invalid_args(message)
-                .hint("give the owner and the repository apart, like `octocat` and `hello-world`"));
+                .hint("pass `owner` and `repo` separately, like `octocat` and `hello-world`"));
         }
         Ok(RepositoryName { owner: owner.to_owned(), name: name.to_owned() })
     }

@@ -137,8 +137,7 @@ impl GithubRefusal<'_> {
 }
 
 /// A hint for an unknown outcome.
-pub(super) const UNSURE: &str =
-    "the issue may have been created all the same: look with `github_list_issues` before you try again";
+pub(super) const UNSURE: &str = "the issue may exist anyway: check with `github_list_issues` before retrying";
 
 /// Returns the validation errors by field.
 fn faults(said: &GithubErrorBody) -> String {

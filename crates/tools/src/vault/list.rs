@@ -33,7 +33,7 @@ const WALKED_MAX: usize = 400_000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VaultListArgs {
-    /// Path of the folder, relative to the vault. Left out, it is the vault itself.
+    /// Path of the folder, relative to the vault. Defaults to the vault itself.
     #[serde(default = "the_root")]
     path: String,
     /// Whether to list what is in the folders below, too.

@@ -196,8 +196,8 @@ impl NoteStore {
             gone.iter().for_each(|path| self.reindex_path(path));
         }
         looking.incomplete = match (walked.truncated, full) {
-            (true, _) => Some("the vault has more files than are looked at, so some notes may be missing"),
-            (_, true) => Some("not every note could be indexed, so some may be missing"),
+            (true, _) => Some("the vault exceeds the file limit; some notes may be missing"),
+            (_, true) => Some("the vault exceeds the index limit; some notes are not indexed"),
             (false, false) => None,
         };
         let mut index = self.index.write();

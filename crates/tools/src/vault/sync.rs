@@ -148,7 +148,7 @@ impl VaultSyncer {
         // A reader waits as long as a sync may take, but not for a clone.
         match tokio::time::timeout(self.config.times.within + GRACE, sync).await {
             Ok(done) => done.unwrap_or_else(|_| Some("the vault could not be synced".to_owned())),
-            Err(_) => Some("the vault is still being synced; this is what is there so far".to_owned()),
+            Err(_) => Some("the vault is still syncing; results are incomplete".to_owned()),
         }
     }
 
@@ -314,7 +314,7 @@ impl VaultSyncer {
         let problem = last.problem.as_ref()?;
         Some(match last.pulled {
             Some(pulled) if last.tried.is_some_and(|tried| pulled >= tried) => {
-                format!("what was written here is not pushed yet: {problem}")
+                format!("saved locally, not pushed yet: {problem}")
             }
             Some(pulled) => {
                 format!(

@@ -1,9 +1,9 @@
 //! Calls over HTTP: 16 in flight, each on a connection that is kept, against the hub and against a bare echo.
 
-use crate::drive::{Measurements, RequestLoad};
 use crate::figure::{BenchFigure, median};
 use crate::http::{HubEndpoint, SessionMode, ask, begin_session};
 use crate::hub::{BenchHub, ChildGuard, FILE_NAME, furnish, sample_text, spawn};
+use crate::request_load::{Measurements, RequestLoad};
 use anyhow::{Context, Result, bail};
 use std::io::BufRead;
 use std::path::Path;

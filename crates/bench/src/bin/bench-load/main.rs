@@ -9,7 +9,6 @@
 //! call another server.
 //! `bench-load load PORTCULLIS ERA SECONDS` only loads a hub, for a profiler to look at.
 
-mod drive;
 mod echo;
 mod figure;
 mod gate;
@@ -18,9 +17,10 @@ mod hub;
 mod load;
 mod memory;
 mod peers;
+mod request_load;
 mod start;
 mod store;
-mod tiny;
+mod tiny_server;
 mod upstream;
 mod vault;
 
@@ -39,8 +39,8 @@ async fn main() -> Result<()> {
         ["run", portcullis] => run(Path::new(portcullis)).await,
         ["echo"] => echo::echo(),
         ["constant", text_bytes] => echo::constant(text_bytes.parse()?),
-        ["tiny", "stdio"] => tiny::stdio(),
-        ["tiny", "http"] => tiny::http(),
+        ["tiny", "stdio"] => tiny_server::stdio(),
+        ["tiny", "http"] => tiny_server::http(),
         ["upstream", portcullis, ref peers @ ..] => {
             let peers = upstream::PeerPrograms::parse(peers)?;
             upstream::measure(Path::new(portcullis), &peers).await.map(|figures| print(&figures))

@@ -1,9 +1,9 @@
 //! Calls through the hub to another server, beside other programs that do the same, and beside the server alone.
 
-use crate::drive::{Measurements, RequestLoad};
 use crate::figure::{BenchFigure, median};
 use crate::hub::{ChildGuard, spawn};
 use crate::peers::{ECHOED, ProxyUnderTest, TinyServer, TinyTransport, call};
+use crate::request_load::{Measurements, RequestLoad};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -69,7 +69,7 @@ enum Contender {
 impl Contender {
     fn as_str(self) -> &'static str {
         match self {
-            Contender::Bare => "nobody between",
+            Contender::Bare => "direct (no proxy)",
             Contender::Hub => "hub",
             Contender::Rust => "`mcp-proxy` from crates.io",
             Contender::Npm => "`mcp-proxy` from npm",
@@ -209,7 +209,7 @@ pub(crate) async fn measure(portcullis: &Path, peers: &PeerPrograms<'_>) -> Resu
         figures.push(BenchFigure::info("… the server on HTTP itself, alone → behind the hub", told));
     }
     let alone = median(&mut piped.p50);
-    figures.push(BenchFigure::info("… nobody between, stdio", format!("alone p50 {alone:.0} µs")));
+    figures.push(BenchFigure::info("… direct (no proxy), stdio", format!("alone p50 {alone:.0} µs")));
     Ok(figures)
 }
 

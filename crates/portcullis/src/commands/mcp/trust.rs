@@ -5,7 +5,7 @@ use super::probe::{left_out, probe, probe_text};
 use crate::cli::McpTrustArgs;
 use crate::commands::this_user;
 use crate::config::McpServerSettings;
-use crate::config::secret_detection::Extent;
+use crate::config::secret_detection::ValueDisplay;
 use crate::{BadUsage, print};
 use anyhow::Result;
 use portcullis_core::json::printable;
@@ -89,8 +89,8 @@ impl McpCommandContext {
     fn may_begin(&self, server: &McpServerSettings, args: &McpTrustArgs) -> Result<bool> {
         let (name, is_local) = (&server.name, server.place.is_none());
         let begun = if is_local { "starts" } else { "connects to" };
-        let whole = how_it_runs(server, Extent::Full);
-        let shown = if args.full { whole.clone() } else { how_it_runs(server, Extent::Screen) };
+        let whole = how_it_runs(server, ValueDisplay::Full);
+        let shown = if args.full { whole.clone() } else { how_it_runs(server, ValueDisplay::Screen) };
         let mut text =
             format!("Server `{name}` was imported and not reviewed yet. The review {begun}:{shown}");
         if shown != whole {
@@ -142,7 +142,7 @@ impl McpCommandContext {
 }
 
 /// Returns command or URL, working directory, environment and headers.
-fn how_it_runs(server: &McpServerSettings, extent: Extent) -> String {
+fn how_it_runs(server: &McpServerSettings, extent: ValueDisplay) -> String {
     let lines = std::iter::once(reached(server, extent)).chain(runs_with(server, extent));
     lines.map(|line| format!("\n  {line}")).collect()
 }

@@ -149,7 +149,7 @@ async fn a_dead_feed_is_told_beside_the_others_and_never_where_it_is() {
     let problems: Vec<String> = agenda["problems"].as_array().unwrap().iter().map(problem).collect();
     insta::assert_snapshot!(problems.join("\n"), @"
     gone: calendar `gone` answered 404 Not Found
-    page: what is there is not a calendar
+    page: the URL does not return a calendar
     sent: calendar `sent` redirects to a URL that is refused
     busy: calendar `busy` answered 429 Too Many Requests
     unknown: calendar `unknown` has no public address

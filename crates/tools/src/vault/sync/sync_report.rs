@@ -46,7 +46,7 @@ impl SyncReport {
         }
         for kept in &self.conflicts {
             said += &format!(
-                "\nConflict: `{}` was changed by somebody else at the same time. Both versions are kept: read `{}` and `{}`, \
+                "\nConflict: `{}` was also changed remotely. Both versions were saved: read `{}` and `{}`, \
                  and write one that has both.",
                 kept.path, kept.path, kept.kept_as
             );

@@ -36,7 +36,7 @@ async fn both_versions_are_kept_and_the_answer_says_so() {
         shown.split("\"kept_as\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned();
     insta::assert_snapshot!(shown.replace(&kept_as, "Note (conflict X).md"), @r#"
     > vault_write {"path":"Note.md","content":"one\ntwo\nthree\nfour of ours\nfive\nsix\nseven\n"}
-    "Wrote 42 bytes to Note.md; pulled, committed and pushed\nConflict: `Note.md` was changed by somebody else at the same time. Both versions are kept: read `Note.md` and `Note (conflict X).md`, and write one that has both."
+    "Wrote 42 bytes to Note.md; pulled, committed and pushed\nConflict: `Note.md` was also changed remotely. Both versions were saved: read `Note.md` and `Note (conflict X).md`, and write one that has both."
     facts: {"path":"Note.md","bytes":42,"created":false,"sync":{"pulled":true,"committed":true,"pushed":true,"conflicts":[{"path":"Note.md","kept_as":"Note (conflict X).md"}],"problem":null}}
     "#);
     for version in [world.here("Note.md"), world.there("Note.md")] {

@@ -244,8 +244,8 @@ async fn a_push_that_is_refused_says_so_and_is_tried_again() {
     facts: {"path":"a.md","bytes":2,"created":true,"sync":{"pulled":true,"committed":true,"pushed":false,"conflicts":[],"problem":"the remote refused the push"}}
     > vault_read {"path": "a.md"}
     "a\n"
-    "what was written here is not pushed yet: the remote refused the push"
-    facts: {"path":"a.md","content":"a\n","title":null,"aliases":[],"tags":[],"links":[],"backlinks":[],"notice":"what was written here is not pushed yet: the remote refused the push"}
+    "saved locally, not pushed yet: the remote refused the push"
+    facts: {"path":"a.md","content":"a\n","title":null,"aliases":[],"tags":[],"links":[],"backlinks":[],"notice":"saved locally, not pushed yet: the remote refused the push"}
     "#);
     assert_eq!(world.there("a.md"), None);
     std::fs::remove_file(hook).unwrap();
