@@ -2,7 +2,7 @@
 
 use crate::dispatch::{bounded, caller};
 use crate::hub::{AdmittedClients, Hub};
-use crate::stream::{ClientStream, Outlet};
+use crate::stream::{ClientStream, MessageSink};
 use parking_lot::Mutex;
 use portcullis_core::{Caller, CatalogChange, Limit, List, ResourceSubscription};
 use portcullis_wire::params::{ParamKey, Params};
@@ -96,7 +96,7 @@ impl ChangeFilter {
 struct ChangeListener {
     interest: ChangeFilter,
     caller: Caller,
-    outlet: Arc<dyn Outlet>,
+    sink: Arc<dyn MessageSink>,
     /// The id of the listening request; every notification carries it.
     tag: Value,
     /// The SSE stream over HTTP. A stdio or socket connection has none, and ends with its client.
@@ -132,7 +132,7 @@ impl ChangeListeners {
         caller: Caller,
         mut interest: ChangeFilter,
         id: &RequestId,
-        outlet: Arc<dyn Outlet>,
+        sink: Arc<dyn MessageSink>,
         stream: Option<Arc<ClientStream>>,
         cancel: CancellationToken,
     ) -> Result<ListenerGuard, RpcError> {
@@ -154,9 +154,9 @@ impl ChangeListeners {
         });
         let method = "notifications/subscriptions/acknowledged";
         let params = json!({ "notifications": interest.granted() });
-        outlet.deliver(hub.outgoing.notification(method, params, Some(&tag)));
+        sink.deliver(hub.outgoing.notification(method, params, Some(&tag)));
         let key = hub.listeners.next.fetch_add(1, Ordering::Relaxed);
-        all.insert(key, ChangeListener { interest, caller, outlet, tag, stream, cancel, _watches: watches });
+        all.insert(key, ChangeListener { interest, caller, sink, tag, stream, cancel, _watches: watches });
         Ok(ListenerGuard { hub: hub.clone(), key })
     }
 
@@ -320,7 +320,7 @@ impl Hub {
             }
         }
         let mut all = self.listeners.all.lock();
-        all.retain(|_, listener| !listener.outlet.is_closed());
+        all.retain(|_, listener| !listener.sink.is_closed());
         let concerned = |listener: &&ChangeListener| {
             listener.interest.covers(change) && self.concerns(change, &listener.caller)
         };
@@ -330,7 +330,7 @@ impl Hub {
                 continue;
             }
             let tag = Some(&listener.tag);
-            listener.outlet.notify(self.outgoing.notification(method, params.clone(), tag));
+            listener.sink.notify(self.outgoing.notification(method, params.clone(), tag));
         }
     }
 }
@@ -362,7 +362,7 @@ mod tests {
         let listener = ChangeListener {
             interest: ChangeFilter::default(),
             caller: caller(client),
-            outlet: ClientStream::fleeting(),
+            sink: ClientStream::fleeting(),
             tag: key.into(),
             stream,
             cancel: cancel.clone(),

@@ -10,7 +10,7 @@ use crate::paging::page;
 use crate::peer::{RoundPeer, SessionPeer};
 use crate::search;
 use crate::session::McpSession;
-use crate::stream::{ClientStream, Outlet};
+use crate::stream::{ClientStream, MessageSink};
 use crate::tasks;
 use portcullis_core::{
     Arguments, Call, CallCtx, Caller, Client, CompletionRef, ErrorKind, ErrorStyle, Event, InputResponses,
@@ -39,7 +39,7 @@ pub(crate) struct Exchange {
     pub(crate) revision: Revision,
     pub(crate) session: Option<Arc<McpSession>>,
     /// Receives the messages that belong to this request.
-    pub(crate) outlet: Arc<dyn Outlet>,
+    pub(crate) sink: Arc<dyn MessageSink>,
     /// The same as a stream, if the request has its own.
     pub(crate) stream: Option<Arc<ClientStream>>,
     pub(crate) meta: RequestMeta,
@@ -457,7 +457,7 @@ impl Exchange {
             caller,
             interest,
             &request.id,
-            self.outlet,
+            self.sink,
             self.stream,
             cancel.clone(),
         );
@@ -556,7 +556,7 @@ impl Exchange {
         let others = params.others(|name| era::is_passed_on(self.revision, name))?;
         let passed = PassthroughParams { params: others, meta: self.meta.others.clone() };
         if self.revision.era() == Era::Sessions {
-            let peer = Arc::new(SessionPeer::new(self.session, self.outlet, &self.meta));
+            let peer = Arc::new(SessionPeer::new(self.session, self.sink, &self.meta));
             let mut call = Call::new(client, target, arguments, CallCtx::new(cancel, peer));
             call.passed = passed;
             let (hub, id, revision) = (self.hub, self.id, self.revision);
@@ -567,10 +567,10 @@ impl Exchange {
                 let digest = portcullis_core::digest_of(&caller(&client), &target, &arguments);
                 self.hub.seal.open(&digest, &text).map_err(RpcError::invalid_params)?
             }
-            None => crate::seal::PreviousRounds::default(),
+            None => crate::request_state::PreviousRounds::default(),
         };
         earlier.add(input_responses(params)?);
-        let round = RoundPeer::new(self.outlet, &self.meta, earlier, self.session);
+        let round = RoundPeer::new(self.sink, &self.meta, earlier, self.session);
         let round = Arc::new(round);
         let mut call = Call::new(client, target, arguments, CallCtx::new(cancel, round.clone()));
         call.passed = passed;

@@ -2,7 +2,7 @@
 
 use crate::announce::ChangeListeners;
 use crate::egress_filter::EgressFilter;
-use crate::seal::Seal;
+use crate::request_state::Seal;
 use crate::services::{ServiceStatus, Services};
 use crate::session::Sessions;
 use crate::sources::Sources;

@@ -14,7 +14,7 @@ pub mod local;
 mod out_of_call;
 mod paging;
 mod peer;
-mod seal;
+mod request_state;
 mod search;
 mod services;
 mod session;

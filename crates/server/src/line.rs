@@ -4,7 +4,7 @@ use crate::dispatch::{Exchange, RequestJob};
 use crate::egress_filter::{RedactedMessage, RpcReply};
 use crate::hub::Hub;
 use crate::session::McpSession;
-use crate::stream::Outlet;
+use crate::stream::MessageSink;
 use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::frame::{LineFrame, LineReader, append_line};
 use portcullis_wire::message::{self, MalformedMessage};
@@ -22,13 +22,13 @@ const OUTGOING_MAX: usize = 1_024;
 const WRITE_BYTES: usize = 64 * 1024;
 
 /// The outgoing queue of a connection.
-struct LineOutlet {
+struct LineSink {
     sender: mpsc::Sender<RedactedMessage>,
     /// Messages that must arrive wait in separate tasks while the queue is full.
     waiting: TaskTracker,
 }
 
-impl Outlet for LineOutlet {
+impl MessageSink for LineSink {
     fn notify(&self, message: RedactedMessage) {
         // A slow client loses progress notifications, not responses.
         let _ = self.sender.try_send(message);
@@ -59,13 +59,13 @@ where
     let (sender, receiver) = mpsc::channel(OUTGOING_MAX);
     let waiting = TaskTracker::new();
     let room = sender.downgrade();
-    let outlet: Arc<dyn Outlet> = Arc::new(LineOutlet { sender, waiting: waiting.clone() });
-    let session = McpSession::new(hub.local_client.load_full(), transport, outlet.clone())
+    let sink: Arc<dyn MessageSink> = Arc::new(LineSink { sender, waiting: waiting.clone() });
+    let session = McpSession::new(hub.local_client.load_full(), transport, sink.clone())
         .and_then(|session| hub.sessions.add(&session).map(|()| session))
         .map_err(|error| std::io::Error::other(error.message))?;
     let over = CancellationToken::new();
     let writer = tokio::spawn(write_lines(to, receiver, over.clone()));
-    let connection = LineConnection { hub: hub.clone(), session: session.clone(), outlet, room };
+    let connection = LineConnection { hub: hub.clone(), session: session.clone(), sink, room };
     let calls = TaskTracker::new();
     let read = connection.read(from, &calls).await;
 
@@ -121,7 +121,7 @@ async fn write_lines<W: AsyncWrite + Unpin>(
 struct LineConnection {
     hub: Arc<Hub>,
     session: Arc<McpSession>,
-    outlet: Arc<dyn Outlet>,
+    sink: Arc<dyn MessageSink>,
     /// The outgoing queue.
     room: mpsc::WeakSender<RedactedMessage>,
 }
@@ -157,7 +157,7 @@ impl LineConnection {
     }
 
     fn reply(&self, id: Option<&RequestId>, reply: RpcReply) {
-        self.outlet.deliver(self.hub.outgoing.response(id, reply));
+        self.sink.deliver(self.hub.outgoing.response(id, reply));
     }
 
     fn refuse(&self, malformed: MalformedMessage) {
@@ -197,7 +197,7 @@ impl LineConnection {
         if jobs.is_empty() {
             return;
         }
-        let (outlet, outgoing) = (self.outlet.clone(), self.hub.outgoing.clone());
+        let (sink, outgoing) = (self.sink.clone(), self.hub.outgoing.clone());
         self.spawn(calls, async move {
             let mut answers = Vec::with_capacity(jobs.len());
             for (id, begun, job) in jobs {
@@ -210,7 +210,7 @@ impl LineConnection {
             if answers.is_empty() {
                 return;
             }
-            outlet.deliver(RedactedMessage::batch(&answers));
+            sink.deliver(RedactedMessage::batch(&answers));
         });
     }
 
@@ -227,14 +227,14 @@ impl LineConnection {
                 self.reply(Some(&id), answer);
             }
             job => {
-                let (outlet, outgoing) = (self.outlet.clone(), self.hub.outgoing.clone());
+                let (sink, outgoing) = (self.sink.clone(), self.hub.outgoing.clone());
                 self.spawn(calls, async move {
                     let answer = job.run().await;
                     let id = begun.id.clone();
                     // The id is released before the client can see the response.
                     drop(begun);
                     if let Some(answer) = answer {
-                        outlet.deliver(outgoing.response(Some(&id), answer));
+                        sink.deliver(outgoing.response(Some(&id), answer));
                     }
                 });
             }
@@ -281,7 +281,7 @@ impl LineConnection {
             client: self.hub.local_client.load_full(),
             revision,
             session: Some(self.session.clone()),
-            outlet: self.outlet.clone(),
+            sink: self.sink.clone(),
             stream: None,
             meta,
             cancel,

@@ -1,9 +1,9 @@
 //! The client side of one call: progress, logs and input requests, in each protocol era.
 
 use crate::egress_filter::RedactedMessage;
-use crate::seal::{PreviousRounds, RoundMemory};
+use crate::request_state::{PreviousRounds, RoundMemory};
 use crate::session::McpSession;
-use crate::stream::Outlet;
+use crate::stream::MessageSink;
 use portcullis_core::{
     BoxFuture, InputRefusal, InputRequest, InputRequestKind, InputRequired, InputResponses,
     KeyedInputRequest, LogLevel, LogMessage, OWN_KEYS, Peer, Progress,
@@ -34,17 +34,17 @@ fn log_notification(message: LogMessage) -> RedactedMessage {
 pub(crate) struct SessionPeer {
     /// `None` for a request without a session; such a client cannot be asked.
     session: Option<Arc<McpSession>>,
-    outlet: Arc<dyn Outlet>,
+    sink: Arc<dyn MessageSink>,
     progress_token: Option<Value>,
 }
 
 impl SessionPeer {
     pub(crate) fn new(
         session: Option<Arc<McpSession>>,
-        outlet: Arc<dyn Outlet>,
+        sink: Arc<dyn MessageSink>,
         meta: &RequestMeta,
     ) -> SessionPeer {
-        SessionPeer { session, outlet, progress_token: meta.progress_token.clone() }
+        SessionPeer { session, sink, progress_token: meta.progress_token.clone() }
     }
 
     async fn ask_all(&self, questions: Vec<KeyedInputRequest>) -> Result<InputResponses, InputRefusal> {
@@ -56,8 +56,8 @@ impl SessionPeer {
         };
         let mut waiting = Vec::with_capacity(questions.len());
         for question in questions {
-            let (id, answer) = session.ask(&question.ask, &*self.outlet).map_err(InputRefusal::Failed)?;
-            waiting.push((question.key, answer, OpenQuestion { session, outlet: &*self.outlet, id }));
+            let (id, answer) = session.ask(&question.ask, &*self.sink).map_err(InputRefusal::Failed)?;
+            waiting.push((question.key, answer, OpenQuestion { session, sink: &*self.sink, id }));
         }
         let mut answers = InputResponses::new();
         for (key, answer, _open) in waiting {
@@ -72,15 +72,15 @@ impl SessionPeer {
     }
 }
 
-/// Returns the outlet for messages of a call: its own stream may have ended with its response.
-fn outlet_of<'a>(session: &'a McpSession, outlet: &'a dyn Outlet) -> &'a dyn Outlet {
-    if outlet.is_closed() { &*session.home } else { outlet }
+/// Returns the sink for messages of a call: its own stream may have ended with its response.
+fn sink_of<'a>(session: &'a McpSession, sink: &'a dyn MessageSink) -> &'a dyn MessageSink {
+    if sink.is_closed() { &*session.home } else { sink }
 }
 
 /// A pending input request. When this is dropped, the client is told to cancel it.
 struct OpenQuestion<'a> {
     session: &'a McpSession,
-    outlet: &'a dyn Outlet,
+    sink: &'a dyn MessageSink,
     id: u64,
 }
 
@@ -92,21 +92,21 @@ impl Drop for OpenQuestion<'_> {
         let params = json!({ "requestId": self.id, "reason": "no longer needed" });
         let message =
             RedactedMessage::already_redacted(rpc::notification("notifications/cancelled", &params));
-        outlet_of(self.session, self.outlet).notify(message);
+        sink_of(self.session, self.sink).notify(message);
     }
 }
 
 impl Peer for SessionPeer {
     fn progress(&self, progress: Progress) {
         if let Some(token) = &self.progress_token {
-            self.outlet.notify(progress_notification(token, progress));
+            self.sink.notify(progress_notification(token, progress));
         }
     }
 
     fn log(&self, message: LogMessage) {
         // Without a session, no log level can be set.
         if self.session.as_ref().is_some_and(|session| session.wants_log(message.level)) {
-            self.outlet.notify(log_notification(message));
+            self.sink.notify(log_notification(message));
         }
     }
 
@@ -146,20 +146,20 @@ impl Peer for SessionPeer {
             return;
         };
         let message = rpc::notification("notifications/elicitation/complete", &Value::Object(said));
-        outlet_of(session, &*self.outlet).notify(RedactedMessage::already_redacted(message));
+        sink_of(session, &*self.sink).notify(RedactedMessage::already_redacted(message));
     }
 
     fn close_connection(&self) {
         // Only a client that got an event id at the start of the stream can resume it.
         if self.session.as_ref().is_some_and(|session| session.revision().primes_streams()) {
-            self.outlet.let_go();
+            self.sink.let_go();
         }
     }
 }
 
 /// A client that is asked by ending the round with `input_required`, and answers by calling again.
 pub(crate) struct RoundPeer {
-    outlet: Arc<dyn Outlet>,
+    sink: Arc<dyn MessageSink>,
     progress_token: Option<Value>,
     log_level: Option<LogLevel>,
     offers: ClientCapabilities,
@@ -175,7 +175,7 @@ pub(crate) struct RoundPeer {
 
 impl RoundPeer {
     pub(crate) fn new(
-        outlet: Arc<dyn Outlet>,
+        sink: Arc<dyn MessageSink>,
         meta: &RequestMeta,
         earlier: PreviousRounds,
         session: Option<Arc<McpSession>>,
@@ -184,17 +184,7 @@ impl RoundPeer {
         let offers = meta.offers.unwrap_or_default();
         let (progress_token, log_level) = (meta.progress_token.clone(), meta.log_level);
         let capabilities = meta.capabilities.clone();
-        RoundPeer {
-            outlet,
-            progress_token,
-            log_level,
-            offers,
-            capabilities,
-            answers,
-            state,
-            approved,
-            session,
-        }
+        RoundPeer { sink, progress_token, log_level, offers, capabilities, answers, state, approved, session }
     }
 
     pub(crate) fn answers(&self) -> &InputResponses {
@@ -243,13 +233,13 @@ impl RoundPeer {
 impl Peer for RoundPeer {
     fn progress(&self, progress: Progress) {
         if let Some(token) = &self.progress_token {
-            self.outlet.notify(progress_notification(token, progress));
+            self.sink.notify(progress_notification(token, progress));
         }
     }
 
     fn log(&self, message: LogMessage) {
         if self.log_level.is_some_and(|wanted| message.level >= wanted) {
-            self.outlet.notify(log_notification(message));
+            self.sink.notify(log_notification(message));
         }
     }
 

@@ -269,7 +269,7 @@ impl Provider for ToolSearch {
                 // `dispatch` has replaced calls that name a tool; others fail validation.
                 Target::Tool(name) if name == CALL => {
                     return Err(ToolError::invalid_args(format!("`{CALL}` cannot call itself"))
-                        .hint(format!("`{FIND}` tells which tools there are")));
+                        .hint(format!("`{FIND}` lists the tools")));
                 }
                 other => return Err(ToolError::unknown(other.kind(), other.name())),
             }

@@ -2,7 +2,7 @@
 
 use crate::egress_filter::RedactedMessage;
 use crate::hub::{AdmittedClients, Hub, HubLimits, SessionCounts};
-use crate::stream::{ClientStream, Outlet};
+use crate::stream::{ClientStream, MessageSink};
 use arc_swap::ArcSwap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -54,7 +54,7 @@ pub(crate) struct McpSession {
     questions: Mutex<HashMap<u64, oneshot::Sender<QuestionResult>>>,
     next_question: AtomicU64,
     /// Receives messages that belong to no request.
-    pub(crate) home: Arc<dyn Outlet>,
+    pub(crate) home: Arc<dyn MessageSink>,
     streams: Mutex<Streams>,
     started: Instant,
     last_used_ms: AtomicU64,
@@ -77,7 +77,7 @@ impl McpSession {
     pub(crate) fn new(
         client: Arc<Client>,
         transport: &'static str,
-        home: Arc<dyn Outlet>,
+        home: Arc<dyn MessageSink>,
     ) -> Result<Arc<McpSession>, RpcError> {
         let session = McpSession::with_streams(client, transport, home, Streams::default())?;
         // The connection lasts as long as the session, so it is never idle.
@@ -100,7 +100,7 @@ impl McpSession {
     fn with_streams(
         client: Arc<Client>,
         transport: &'static str,
-        home: Arc<dyn Outlet>,
+        home: Arc<dyn MessageSink>,
         streams: Streams,
     ) -> Result<Arc<McpSession>, RpcError> {
         Ok(Arc::new(McpSession {
@@ -268,7 +268,7 @@ impl McpSession {
     pub(crate) fn ask(
         &self,
         ask: &InputRequest,
-        outlet: &dyn Outlet,
+        sink: &dyn MessageSink,
     ) -> Result<(u64, oneshot::Receiver<QuestionResult>), String> {
         let id = self.next_question.fetch_add(1, Ordering::Relaxed);
         let (sender, receiver) = oneshot::channel();
@@ -282,11 +282,7 @@ impl McpSession {
             questions.insert(id, sender);
         }
         let params = era::ask_params(ask, || random_id().ok());
-        outlet.deliver(RedactedMessage::already_redacted(rpc::request(
-            id,
-            era::ask_method(ask.kind),
-            &params,
-        )));
+        sink.deliver(RedactedMessage::already_redacted(rpc::request(id, era::ask_method(ask.kind), &params)));
         Ok((id, receiver))
     }
 

@@ -20,7 +20,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const RETRY_MS: u64 = 500;
 
 /// Sends messages to a client.
-pub(crate) trait Outlet: Send + Sync {
+pub(crate) trait MessageSink: Send + Sync {
     /// Sends a message that may be dropped if the client is slow.
     fn notify(&self, message: RedactedMessage);
 
@@ -32,7 +32,7 @@ pub(crate) trait Outlet: Send + Sync {
 
     fn is_closed(&self) -> bool;
 
-    /// Returns the unread bytes, for an outlet without backpressure.
+    /// Returns the unread bytes, for a sink without backpressure.
     fn backlog(&self) -> usize {
         0
     }
@@ -153,7 +153,7 @@ impl ClientStream {
     pub(crate) fn read(
         self: Arc<Self>,
         after: u64,
-        prime: Prime,
+        prime: PrimingEvent,
         on_end: OnEnd,
     ) -> impl FutureStream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<> {
         let reader = {
@@ -167,7 +167,7 @@ impl ClientStream {
         };
         self.wake.notify_waiters();
         let first = match (self.name.get(), prime) {
-            (Some(name), Prime::Yes) => Some(sse::priming(&format!("{name}-{after}"), RETRY_MS)),
+            (Some(name), PrimingEvent::Yes) => Some(sse::priming(&format!("{name}-{after}"), RETRY_MS)),
             _ => None,
         };
         let position = StreamReader { stream: self, reader, after, first, on_end };
@@ -199,7 +199,7 @@ impl State {
 
 /// Whether a stream begins with an event that has only an id, so that the client can resume it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Prime {
+pub(crate) enum PrimingEvent {
     Yes,
     No,
 }
@@ -273,7 +273,7 @@ impl Drop for StreamReader {
     }
 }
 
-impl Outlet for ClientStream {
+impl MessageSink for ClientStream {
     fn notify(&self, message: RedactedMessage) {
         self.push(message, false);
     }
@@ -306,7 +306,7 @@ mod tests {
     use futures::StreamExt;
 
     async fn text(stream: &Arc<ClientStream>, after: u64) -> String {
-        let chunks: Vec<_> = stream.clone().read(after, Prime::No, None).collect().await;
+        let chunks: Vec<_> = stream.clone().read(after, PrimingEvent::No, None).collect().await;
         chunks.into_iter().map(|chunk| String::from_utf8(chunk.unwrap().to_vec()).unwrap()).collect()
     }
 
@@ -344,11 +344,11 @@ mod tests {
         let stream = ClientStream::resumable();
         stream.named(|| "s1".to_owned());
         stream.let_go();
-        let mut reader = Box::pin(stream.clone().read(0, Prime::Yes, None));
+        let mut reader = Box::pin(stream.clone().read(0, PrimingEvent::Yes, None));
         assert!(reader.next().await.unwrap().unwrap().starts_with(b"id: s1-0\nretry: "));
         assert!(reader.next().await.is_none(), "it was asked to leave before it came");
         stream.deliver(RedactedMessage::words("late"));
-        let mut reader = Box::pin(stream.clone().read(0, Prime::No, None));
+        let mut reader = Box::pin(stream.clone().read(0, PrimingEvent::No, None));
         assert!(reader.next().await.is_some(), "a new reader is welcome");
         stream.let_go();
         assert!(reader.next().await.is_none());

@@ -461,7 +461,7 @@ pub(crate) fn start(job: CallJob) -> RpcOutcome {
 mod tests {
     use super::*;
     use crate::peer::RoundPeer;
-    use crate::seal::PreviousRounds;
+    use crate::request_state::PreviousRounds;
     use crate::stream::ClientStream;
     use futures::FutureExt;
     use portcullis_core::{Scope, SystemClock};

@@ -38,7 +38,7 @@ mod trust;
 
 pub use catalog::{pinned_names, pinned_tools};
 pub use oauth::{
-    ClientKind, ClientSecret, Consent, Login, LoginLock, LoginMetadata, LoginStore, LogoutReport, OAuth,
+    ClientKind, ClientSecret, Login, LoginLock, LoginMetadata, LoginPrompt, LoginStore, LogoutReport, OAuth,
     OAuthError, OAuthSpec, TokenMethod, TokenRevocation,
 };
 pub use program_digests::ProgramDigests;

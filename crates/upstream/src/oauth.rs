@@ -1,7 +1,7 @@
 //! OAuth client: tokens for upstream servers that want a login.
 //!
 //! The hub sends a token that it has, and renews it before it expires. To get the first one a person logs in: by
-//! `portcullis mcp auth`, or through any other [`Consent`]. A login is bound to its issuer and its resource
+//! `portcullis mcp auth`, or through any other [`LoginPrompt`]. A login is bound to its issuer and its resource
 //! ([`LoginMetadata`]), and is sent to no other.
 //!
 //! Written here rather than taken from a library: every URL on the way was chosen by the server or by a party that
@@ -80,7 +80,7 @@ impl fmt::Debug for ClientSecret {
 }
 
 /// A way to reach a person who can log in.
-pub trait Consent: Send + Sync {
+pub trait LoginPrompt: Send + Sync {
     /// Shows the URL of the login page. Fails if no person can see it.
     fn show<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), String>>;
 }
@@ -89,7 +89,7 @@ pub trait Consent: Send + Sync {
 pub struct OAuth {
     account: Arc<Account>,
     renewals: TokenRenewer,
-    consent: Option<Arc<dyn Consent>>,
+    prompt: Option<Arc<dyn LoginPrompt>>,
     /// How often a person was asked. Locked while one is, so that it happens once for all calls that wait.
     logins: Mutex<u32>,
 }
@@ -102,14 +102,14 @@ impl fmt::Debug for OAuth {
 
 impl OAuth {
     /// Makes the login of one server. `settings` are those of all requests to untrusted hosts; the server's
-    /// configured origin is an exception. Without `consent` no person is asked.
+    /// configured origin is an exception. Without `prompt` no person is asked.
     pub fn new(
         spec: OAuthSpec,
         mut settings: EgressSettings,
         resolver: Arc<dyn Resolve>,
         keep: Arc<dyn LoginStore>,
         clock: Arc<dyn Clock>,
-        consent: Option<Arc<dyn Consent>>,
+        prompt: Option<Arc<dyn LoginPrompt>>,
         shutdown: Shutdown,
     ) -> Result<OAuth, EgressError> {
         let own = spec.url.host().zip(spec.url.port_or_known_default());
@@ -118,7 +118,7 @@ impl OAuth {
         let egress = EgressClient::new(settings, resolver, Arc::new(NoSecrets), clock.clone())?;
         let account = Arc::new(Account { spec, egress, keep, clock });
         let renewals = TokenRenewer::new(account.clone(), shutdown);
-        Ok(OAuth { account, renewals, consent, logins: Mutex::default() })
+        Ok(OAuth { account, renewals, prompt, logins: Mutex::default() })
     }
 
     /// Returns the value of the `Authorization` header, renewed if need be.
@@ -164,7 +164,7 @@ impl OAuth {
                 Ok(_) => return Ok(true),
                 Err(error @ (OAuthError::Unreachable { .. } | OAuthError::Store(_))) => return Err(error),
                 // Then a person has to log in.
-                Err(error) if self.consent.is_none() => return Err(error),
+                Err(error) if self.prompt.is_none() => return Err(error),
                 Err(_) => {}
             }
         }
@@ -192,11 +192,11 @@ impl OAuth {
     }
 
     /// Lets a person log in now. Meanwhile the current login stays in use.
-    pub async fn log_in(&self, consent: &dyn Consent) -> Result<LoginMetadata, OAuthError> {
+    pub async fn log_in(&self, prompt: &dyn LoginPrompt) -> Result<LoginMetadata, OAuthError> {
         let known = self.account.load().await?;
         let challenge = login::probe(&self.account.egress, &self.account.spec).await?;
         let wanted = known.as_ref().map(|login| login.about.wanted.clone()).unwrap_or_default();
-        let login = self.log_in_knowing(known, &challenge, wanted, consent).await?;
+        let login = self.log_in_knowing(known, &challenge, wanted, prompt).await?;
         Ok(login.about)
     }
 
@@ -206,10 +206,10 @@ impl OAuth {
         known: Option<Login>,
         challenge: &Challenge,
         new: Vec<String>,
-        consent: &dyn Consent,
+        prompt: &dyn LoginPrompt,
     ) -> Result<Login, OAuthError> {
         let client_id = known.as_ref().map(|login| login.about.client_id.clone());
-        match login::log_in(&self.account, known, challenge, new, consent).await {
+        match login::log_in(&self.account, known, challenge, new, prompt).await {
             Ok(login) => {
                 let _turn = self.account.lock().await?;
                 self.account.save(login.clone()).await?;
@@ -247,7 +247,7 @@ impl OAuth {
         let tokens = match login {
             Ok(Some(login)) => revoke::revoke(&self.account, &login).await,
             Ok(None) => TokenRevocation::None,
-            Err(error) => TokenRevocation::Left(error.to_string()),
+            Err(error) => TokenRevocation::NotRevoked(error.to_string()),
         };
         let was = blocking(move || keep.forget().map_err(OAuthError::Store)).await?;
         Ok(LogoutReport { was, tokens })
@@ -285,14 +285,14 @@ impl OAuth {
         challenge: &Challenge,
         new: Vec<String>,
     ) -> Result<(), OAuthError> {
-        let Some(consent) = self.consent.clone() else {
+        let Some(prompt) = self.prompt.clone() else {
             return Err(self.tell_person(login, challenge, new).await);
         };
         if *logins >= LOGINS_MAX {
             return Err(self.account.needs_person("the server wants one login after the other"));
         }
         *logins += 1;
-        self.log_in_knowing(login, challenge, new, &*consent).await.map(drop)
+        self.log_in_knowing(login, challenge, new, &*prompt).await.map(drop)
     }
 
     /// Returns what a person has to do.

@@ -587,7 +587,7 @@ impl ServerProfile {
             }
             let text = lines.join("\n");
             left = left.saturating_sub(text.chars().count() + 1);
-            instructions.push_str(&format!("\n\nThe server `{name}` says of itself:\n{text}"));
+            instructions.push_str(&format!("\n\nInstructions of server `{name}`:\n{text}"));
         }
         profile.instructions = Some(instructions).filter(|text| !text.is_empty());
         profile

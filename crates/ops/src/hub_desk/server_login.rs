@@ -6,7 +6,7 @@ use crate::servers::find_server;
 use crate::{Actor, Problem};
 use parking_lot::Mutex;
 use portcullis_core::{BoxFuture, Secret};
-use portcullis_upstream::Consent;
+use portcullis_upstream::LoginPrompt;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -69,7 +69,7 @@ impl HubDesk {
 /// Sends the authorization URL to the page.
 struct PageConsent(Mutex<Option<oneshot::Sender<String>>>);
 
-impl Consent for PageConsent {
+impl LoginPrompt for PageConsent {
     fn show<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), String>> {
         let sent = self.0.lock().take().and_then(|person| person.send(url.to_owned()).ok());
         Box::pin(async move { sent.ok_or_else(|| "the login was abandoned".to_owned()) })

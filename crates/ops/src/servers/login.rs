@@ -72,7 +72,7 @@ impl EndingLogin {
             EndingLogin::Known(login) => login.oauth().log_out().await,
             EndingLogin::Orphaned => {
                 let why = "their server is no longer configured, so they could not be revoked";
-                Ok(LogoutReport { was: true, tokens: TokenRevocation::Left(why.to_owned()) })
+                Ok(LogoutReport { was: true, tokens: TokenRevocation::NotRevoked(why.to_owned()) })
             }
         }
     }
@@ -103,7 +103,7 @@ pub fn logout_sentence(name: &str, ended: &LogoutResult) -> Option<String> {
             "Logged out of `{name}`. Its authorization server does not support revocation: the tokens stay valid until \
              they expire."
         ),
-        TokenRevocation::Left(why) => {
+        TokenRevocation::NotRevoked(why) => {
             format!("Logged out of `{name}`. Its tokens may still be valid: {why}")
         }
     })

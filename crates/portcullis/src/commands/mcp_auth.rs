@@ -8,7 +8,7 @@ use portcullis_core::json::printable;
 use portcullis_ops::Operations;
 use portcullis_ops::secret_store::PassphrasePrompt;
 use portcullis_ops::servers::login::{LogoutResult, logout_sentence};
-use portcullis_upstream::{Consent, LoginMetadata, LogoutReport, TokenRevocation};
+use portcullis_upstream::{LoginMetadata, LoginPrompt, LogoutReport, TokenRevocation};
 use serde_json::{Value, json};
 use std::future::Future;
 use std::pin::Pin;
@@ -73,7 +73,7 @@ pub(crate) fn ended_json(ended: &LogoutResult) -> Value {
     let (was, revoked, why) = match ended {
         Ok(LogoutReport { was, tokens }) => {
             let why = match tokens {
-                TokenRevocation::Left(why) => Some(why.clone()),
+                TokenRevocation::NotRevoked(why) => Some(why.clone()),
                 TokenRevocation::NotOffered => Some("not offered".to_owned()),
                 TokenRevocation::None | TokenRevocation::Revoked => None,
             };
@@ -90,7 +90,7 @@ struct TerminalConsent {
     as_json: bool,
 }
 
-impl Consent for TerminalConsent {
+impl LoginPrompt for TerminalConsent {
     fn show<'a>(&'a self, url: &'a str) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>> {
         // Contains what looks like a token, so it must bypass redaction.
         let text = format!("Log in within 10 minutes at:\n\n  {url}\n");

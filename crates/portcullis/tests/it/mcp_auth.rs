@@ -8,7 +8,7 @@ use portcullis_testkit::misbehaving_server::{MisbehavingReply, MisbehavingServer
 use portcullis_testkit::oauth::{OAuthBehavior, OAuthServers, TestUser};
 use portcullis_testkit::process::{HubProcess, TestHome, UNHURRIED};
 use portcullis_testkit::wait::{until, within};
-use portcullis_upstream::Consent;
+use portcullis_upstream::LoginPrompt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 

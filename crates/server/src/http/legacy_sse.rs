@@ -7,7 +7,7 @@ use super::response::{empty, event_stream, plain, rpc_error};
 use crate::dispatch::Exchange;
 use crate::line::{log_request, notified};
 use crate::session::McpSession;
-use crate::stream::{ClientStream, Outlet, Prime};
+use crate::stream::{ClientStream, MessageSink, PrimingEvent};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Query, State};
@@ -50,7 +50,7 @@ pub(super) async fn open(State(app): State<HttpApp>, Extension(client): Extensio
         closed.cancelled().await;
         on_close.finish();
     });
-    let events = stream.read(0, Prime::No, Some(Box::new(ended)));
+    let events = stream.read(0, PrimingEvent::No, Some(Box::new(ended)));
     event_stream(Body::from_stream(futures::stream::once(async move { Ok(first) }).chain(events)))
 }
 
@@ -136,14 +136,14 @@ fn take(app: &HttpApp, client: &Arc<Client>, session: &Arc<McpSession>, request:
             client: client.clone(),
             revision: session.revision(),
             session: Some(session.clone()),
-            outlet: session.home.clone(),
+            sink: session.home.clone(),
             stream: None,
             meta,
             cancel,
         };
         Ok((exchange.prepare(request, &params), in_flight))
     });
-    let home: Arc<dyn Outlet> = session.home.clone();
+    let home: Arc<dyn MessageSink> = session.home.clone();
     match prepared {
         Err(error) => home.deliver(hub.outgoing.response(Some(&id), Err(error))),
         Ok((job, in_flight)) => {

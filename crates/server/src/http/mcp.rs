@@ -12,7 +12,7 @@ use crate::egress_filter::{EgressFilter, RedactedMessage, RpcReply};
 use crate::hub::Hub;
 use crate::line::{log_request, notified};
 use crate::session::McpSession;
-use crate::stream::{ClientStream, Outlet, Prime};
+use crate::stream::{ClientStream, MessageSink, PrimingEvent};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::header::AsHeaderName;
@@ -306,7 +306,7 @@ impl PostRequest {
             client,
             revision,
             session: session.clone(),
-            outlet: stream.clone(),
+            sink: stream.clone(),
             stream: Some(stream.clone()),
             meta,
             cancel: cancel.clone(),
@@ -398,7 +398,7 @@ impl PostRequest {
                 session.as_ref().map(|s| s.begin(&request.id, &cancel, self.hub.limits.in_flight_max));
             let in_flight = begun.transpose()?;
             // A batch has no stream of its own; notifications go to the session's.
-            let outlet: Arc<dyn Outlet> = match &session {
+            let sink: Arc<dyn MessageSink> = match &session {
                 Some(session) => session.home.clone(),
                 None => ClientStream::fleeting(),
             };
@@ -408,7 +408,7 @@ impl PostRequest {
                 client: self.client.clone(),
                 revision: revision.unwrap_or(Revision::V2025_03_26),
                 session: session.clone(),
-                outlet,
+                sink,
                 stream: None,
                 meta,
                 cancel: cancel.clone(),
@@ -446,14 +446,14 @@ impl PendingResponse {
                 Some(answer) if streams && stream.backlog() > 0 => {
                     stream.deliver(running.hub.outgoing.response(Some(&id), answer));
                     stream.finish();
-                    running.into_stream(Prime::No, session)
+                    running.into_stream(PrimingEvent::No, session)
                 }
                 answer => answered(headers, &running.hub.outgoing, revision, &id, answer),
             },
             () = stream.has_event(), if streams => {
                 let prime = match &session {
-                    Some(session) if session.revision().primes_streams() => Prime::Yes,
-                    _ => Prime::No,
+                    Some(session) if session.revision().primes_streams() => PrimingEvent::Yes,
+                    _ => PrimingEvent::No,
                 };
                 running.into_stream(prime, session)
             }

@@ -5,7 +5,7 @@ use super::response::event_stream;
 use crate::egress_filter::RpcReply;
 use crate::hub::Hub;
 use crate::session::McpSession;
-use crate::stream::{ClientStream, OnEnd, Outlet, Prime};
+use crate::stream::{ClientStream, MessageSink, OnEnd, PrimingEvent};
 use axum::body::Body;
 use axum::response::Response;
 use futures::future::BoxFuture;
@@ -57,7 +57,7 @@ impl RunningRequest {
     }
 
     /// Responds with the event stream, whose next event may be the last.
-    pub(super) fn into_stream(mut self, prime: Prime, session: Option<Arc<McpSession>>) -> Response {
+    pub(super) fn into_stream(mut self, prime: PrimingEvent, session: Option<Arc<McpSession>>) -> Response {
         if let Some(session) = &session {
             session.keep_stream(&self.stream);
         }

@@ -5,7 +5,7 @@ use super::mcp::{SESSION_HEADER, VERSION_HEADER, text};
 use super::response::{empty, event_stream, plain};
 use crate::hub::Hub;
 use crate::session::McpSession;
-use crate::stream::Prime;
+use crate::stream::PrimingEvent;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -40,7 +40,7 @@ pub(super) async fn get(
     let Some((stream, after)) = found else {
         return plain(StatusCode::NOT_FOUND, "that stream has expired; send the request again\n");
     };
-    let prime = if session.revision().primes_streams() { Prime::Yes } else { Prime::No };
+    let prime = if session.revision().primes_streams() { PrimingEvent::Yes } else { PrimingEvent::No };
     let (was_reached, reading) = (session.is_reached(), session.reading(&stream));
     if session.is_reached() && !was_reached {
         app.hub.sessions.roots_changed(&session);

@@ -12,7 +12,7 @@ use portcullis_testkit::conformance::agent;
 use portcullis_testkit::oauth::TestUser;
 use portcullis_testkit::taken_as_it_is;
 use portcullis_upstream::{
-    ClientSecret, Consent, HttpSpec, OAuth, OAuthSpec, ServerSpec, Shutdown, StatusKind, TransportSpec,
+    ClientSecret, HttpSpec, LoginPrompt, OAuth, OAuthSpec, ServerSpec, Shutdown, StatusKind, TransportSpec,
     Upstream,
 };
 use serde_json::Value;
@@ -92,7 +92,7 @@ fn oauth(place: &ConfiguredEndpoint, context: &Value) -> anyhow::Result<OAuth> {
         listening()?.into_iter().map(|port| format!("localhost:{port}").parse()).collect();
     let settings =
         EgressSettings { exceptions: exceptions?, per_host: UNHURRIED, ..EgressSettings::default() };
-    let consent: Arc<dyn Consent> = person.clone();
+    let consent: Arc<dyn LoginPrompt> = person.clone();
     let resolver = Arc::new(SystemResolver::default());
     Ok(OAuth::new(
         spec,

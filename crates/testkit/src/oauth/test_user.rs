@@ -4,7 +4,7 @@ use crate::raw_http::RawHttpRequest;
 use crate::wait::within;
 use futures::future::BoxFuture;
 use parking_lot::{Condvar, Mutex};
-use portcullis_upstream::{Consent, Login, LoginLock, LoginStore};
+use portcullis_upstream::{Login, LoginLock, LoginPrompt, LoginStore};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ impl TestUser {
     }
 }
 
-impl Consent for TestUser {
+impl LoginPrompt for TestUser {
     fn show<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), String>> {
         self.pages.lock().push(url.to_owned());
         Box::pin(async move {

@@ -12,7 +12,7 @@ struct CrowdedConsent {
     said: Mutex<Vec<(String, u16)>>,
 }
 
-impl Consent for CrowdedConsent {
+impl LoginPrompt for CrowdedConsent {
     fn show<'a>(&'a self, url: &'a str) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async move {
             let page = Url::parse(url).unwrap();
@@ -64,7 +64,7 @@ async fn others_are_turned_away_and_change_nothing() {
 /// Shows no login page.
 struct NoConsent;
 
-impl Consent for NoConsent {
+impl LoginPrompt for NoConsent {
     fn show<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async { Err("there is no browser".to_owned()) })
     }

@@ -103,7 +103,7 @@ async fn another_authorization_server_sees_nothing_of_the_first() {
     let settings = EgressSettings { exceptions, per_host: UNHURRIED, ..EgressSettings::default() };
     let resolver = Arc::new(SystemResolver::default());
     let clock = Arc::new(SystemClock);
-    let consent: Arc<dyn Consent> = person.clone();
+    let consent: Arc<dyn LoginPrompt> = person.clone();
     let oauth = OAuth::new(
         spec(&world.url()),
         settings,

@@ -10,7 +10,7 @@ mod ssrf;
 use portcullis_core::SystemClock;
 use portcullis_egress::{EgressSettings, HostRateLimit, SystemResolver, Url};
 use portcullis_testkit::oauth::{OAuthBehavior, OAuthServers, TestUser};
-use portcullis_upstream::{Consent, OAuth, OAuthError, OAuthSpec, Shutdown};
+use portcullis_upstream::{LoginPrompt, OAuth, OAuthError, OAuthSpec, Shutdown};
 use std::sync::Arc;
 
 /// A rate that no test reaches by accident.
@@ -40,7 +40,7 @@ enum UserPresence {
 fn oauth_with(world: &OAuthServers, spec: OAuthSpec, person: &Arc<TestUser>, someone: UserPresence) -> OAuth {
     let exceptions = vec![world.issuer_place().parse().unwrap()];
     let settings = EgressSettings { exceptions, per_host: UNHURRIED, ..EgressSettings::default() };
-    let consent = (someone == UserPresence::There).then(|| person.clone() as Arc<dyn Consent>);
+    let consent = (someone == UserPresence::There).then(|| person.clone() as Arc<dyn LoginPrompt>);
     let resolver = Arc::new(SystemResolver::default());
     OAuth::new(spec, settings, resolver, person.clone(), Arc::new(SystemClock), consent, Shutdown::default())
         .unwrap()

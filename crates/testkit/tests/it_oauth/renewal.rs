@@ -159,7 +159,7 @@ struct SlowConsent {
     shown: tokio::sync::Notify,
 }
 
-impl Consent for SlowConsent {
+impl LoginPrompt for SlowConsent {
     fn show<'a>(&'a self, _: &'a str) -> futures::future::BoxFuture<'a, Result<(), String>> {
         self.shown.notify_one();
         Box::pin(std::future::pending())

@@ -137,7 +137,7 @@ async fn serve(mut visitor: TcpStream, case: Case) {
 #[derive(Default)]
 struct PageCounter(AtomicUsize);
 
-impl Consent for PageCounter {
+impl LoginPrompt for PageCounter {
     fn show<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), String>> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Box::pin(async { Err("enough".to_owned()) })

@@ -37,7 +37,7 @@ pub(super) const PATH: &str = "/callback";
 /// The port that browsers omit.
 const USUAL_PORT: u16 = 80;
 
-const DONE: &str = "Portcullis has what it needs. You can close this page.";
+const DONE: &str = "Login complete. You can close this page.";
 const NOT_DONE: &str = "The login did not succeed. The terminal says why; you can close this page.";
 const STRANGE: &str = "No login is waiting for this page.";
 

@@ -7,7 +7,7 @@ use super::client::{self, OAuthClient};
 use super::discovery::{self, AuthDiscovery, AuthorizationServer};
 use super::error::OAuthError;
 use super::login_store::{Login, LoginMetadata};
-use super::{Consent, OAuthSpec, scopes, tokens, union};
+use super::{LoginPrompt, OAuthSpec, scopes, tokens, union};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_core::json::printable;
@@ -44,7 +44,7 @@ pub(super) async fn log_in(
     known: Option<Login>,
     challenge: &Challenge,
     new: Vec<String>,
-    consent: &dyn Consent,
+    prompt: &dyn LoginPrompt,
 ) -> Result<Login, OAuthError> {
     let (spec, egress) = (&account.spec, &account.egress);
     // A code is valid once, and a registration is permanent: neither is used in vain.
@@ -69,7 +69,7 @@ pub(super) async fn log_in(
         // The browser may be back before `show` returns.
         let brought = tokio::select! {
             brought = &mut waiting => brought,
-            shown = consent.show(page.as_str()) => match shown {
+            shown = prompt.show(page.as_str()) => match shown {
                 Ok(()) => waiting.await,
                 Err(why) => Err(OAuthError::Unfinished(why)),
             },
@@ -201,7 +201,8 @@ fn check_issuer(server: &AuthorizationServer, said: Option<&str>) -> Result<(), 
 
 fn random() -> Result<String, OAuthError> {
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| OAuthError::Unfinished(format!("the system gave no random numbers: {error}")))?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        OAuthError::Unfinished(format!("cannot get random bytes from the system: {error}"))
+    })?;
     Ok(URL_SAFE_NO_PAD.encode(bytes))
 }

@@ -21,7 +21,7 @@ pub enum TokenRevocation {
     /// The issuer does not support it: they are valid until they expire.
     NotOffered,
     /// They may still be valid, for this reason.
-    Left(String),
+    NotRevoked(String),
 }
 
 /// Revokes the tokens. The refresh token first: some servers revoke the rest with it, and it lives longer.
@@ -43,5 +43,5 @@ pub(super) async fn revoke(account: &Account, login: &Login) -> TokenRevocation 
         }
         Ok::<_, OAuthError>(TokenRevocation::Revoked)
     };
-    revoked.await.unwrap_or_else(|error| TokenRevocation::Left(error.to_string()))
+    revoked.await.unwrap_or_else(|error| TokenRevocation::NotRevoked(error.to_string()))
 }

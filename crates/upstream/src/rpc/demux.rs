@@ -1,7 +1,7 @@
 //! Demultiplexer of one connection: responses go to the requests that wait, by correlation id; notifications and requests
 //! of the server go to the call that they are about, or to the handler of unsolicited messages.
 
-use super::elicitation::Asker;
+use super::elicitation::AskingServer;
 use super::elicitations::Elicitations;
 use super::list_changes::ListChanges;
 use super::list_kind::ListKind;
@@ -54,7 +54,7 @@ impl Demux {
     }
 
     /// Sets the server in whose name questions are asked, before there can be any.
-    pub(crate) fn set_asker(&self, asker: Asker<'_>) {
+    pub(crate) fn set_asker(&self, asker: AskingServer<'_>) {
         self.elicitations.set_asker(asker);
     }
 

@@ -11,7 +11,7 @@ fn client(name: &str) -> Client {
 
 /// Begins a call of a client.
 fn calls(demux: &Demux, id: u64, name: &str) -> Arc<PendingRequest> {
-    demux.set_asker(Asker { name: "far", url: None });
+    demux.set_asker(AskingServer { name: "far", url: None });
     let slot = Arc::new(PendingRequest::default());
     let caller = CallOwner {
         client: Arc::new(client(name)),

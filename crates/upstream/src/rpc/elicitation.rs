@@ -47,14 +47,14 @@ pub(crate) fn check_key(key: &str) -> Result<(), String> {
 
 /// The server that asks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asker<'a> {
+pub(crate) struct AskingServer<'a> {
     pub(crate) name: &'a str,
     /// Its configured URL, if it is not a program.
     pub(crate) url: Option<&'a Url>,
 }
 
 /// Makes a question of a server fit to be shown, or says why it is not asked.
-pub(crate) fn present(asker: Asker<'_>, ask: &mut InputRequest) -> Result<(), String> {
+pub(crate) fn present(asker: AskingServer<'_>, ask: &mut InputRequest) -> Result<(), String> {
     match (ask.kind, &mut ask.params) {
         (InputRequestKind::Elicit, Value::Object(params)) => present_elicitation(asker, params),
         // A model reads it, and a person first: nothing in it may be invisible.
@@ -66,7 +66,7 @@ pub(crate) fn present(asker: Asker<'_>, ask: &mut InputRequest) -> Result<(), St
     }
 }
 
-fn present_elicitation(asker: Asker<'_>, params: &mut Map<String, Value>) -> Result<(), String> {
+fn present_elicitation(asker: AskingServer<'_>, params: &mut Map<String, Value>) -> Result<(), String> {
     if let Some(name) = params.keys().find(|name| MEMBERS.iter().any(|own| is_confusable(name, own))) {
         let name = portcullis_core::json::printable(name);
         return Err(format!("`{name}` could be taken for another member; leave it out"));
@@ -173,7 +173,7 @@ fn clean_prompt(value: &mut Value) {
 
 /// Checks a URL that a person is asked to open: https, a public host, no credentials, plain characters; or the
 /// server's configured origin.
-fn check_url(asker: Asker<'_>, text: &str) -> Result<(), String> {
+fn check_url(asker: AskingServer<'_>, text: &str) -> Result<(), String> {
     let no = |why: &str| Err(format!("`url` is not shown to a person: {why}"));
     // Parsers disagree on a backslash and the like.
     let is_plain = |c: char| c.is_ascii_graphic() && !r#"\"<>^`{|}"#.contains(c);
@@ -208,7 +208,7 @@ fn is_public_name(name: &str) -> bool {
 }
 
 /// Makes the URLs in an error fit to be shown: a person has to open them before the call.
-pub(crate) fn present_error(asker: Asker<'_>, error: RequestError) -> Result<RequestError, String> {
+pub(crate) fn present_error(asker: AskingServer<'_>, error: RequestError) -> Result<RequestError, String> {
     let RequestError::Refused(mut said) = error else { return Ok(error) };
     if said.code == i64::from(rpc::URL_ELICITATION_REQUIRED) {
         let unreadable = || "the URLs that it wants opened cannot be read".to_owned();
@@ -225,7 +225,7 @@ pub(crate) fn present_error(asker: Asker<'_>, error: RequestError) -> Result<Req
     Ok(RequestError::Refused(said))
 }
 
-fn present_url_list(asker: Asker<'_>, data: &mut Value) -> Result<(), String> {
+fn present_url_list(asker: AskingServer<'_>, data: &mut Value) -> Result<(), String> {
     let Value::Object(members) = data else {
         // A client could show nothing of it.
         *data = Value::Null;
@@ -245,7 +245,10 @@ fn present_url_list(asker: Asker<'_>, data: &mut Value) -> Result<(), String> {
 
 /// Makes the questions in a result fit to be shown: those of a task. Returns `None` where there are none, as nearly
 /// always.
-pub(crate) fn present_result(asker: Asker<'_>, result: &RawValue) -> Result<Option<Box<RawValue>>, String> {
+pub(crate) fn present_result(
+    asker: AskingServer<'_>,
+    result: &RawValue,
+) -> Result<Option<Box<RawValue>>, String> {
     let text = result.get();
     // Most results are passed on unparsed. A name may be escaped, and other parsers may ignore case.
     let may_ask = ["equests\"", "EQUESTS\"", "\"error\"", "\\u"];
@@ -279,7 +282,7 @@ pub(crate) fn present_result(asker: Asker<'_>, result: &RawValue) -> Result<Opti
     RawValue::from_string(value.to_string()).map(Some).map_err(|_| unreadable())
 }
 
-fn present_request(asker: Asker<'_>, request: &mut Value) -> Result<(), String> {
+fn present_request(asker: AskingServer<'_>, request: &mut Value) -> Result<(), String> {
     let kinds = [InputRequestKind::Elicit, InputRequestKind::Sample, InputRequestKind::Roots];
     let kind = kinds.into_iter().find(|kind| request["method"] == era::ask_method(*kind));
     let Some(kind) = kind else { return Err("it asks for something that no client supports".to_owned()) };

@@ -1,6 +1,6 @@
 //! Elicitations of one connection: on whose behalf they are shown, and which peer was shown which URL.
 
-use super::elicitation::{self, Asker};
+use super::elicitation::{self, AskingServer};
 use parking_lot::Mutex;
 use portcullis_core::{InputRequest, Peer};
 use portcullis_egress::Url;
@@ -23,14 +23,14 @@ pub(crate) struct Elicitations {
 
 impl Elicitations {
     /// Sets the server that asks, before it can.
-    pub(super) fn set_asker(&self, asker: Asker<'_>) {
+    pub(super) fn set_asker(&self, asker: AskingServer<'_>) {
         let _ = self.asker.set((asker.name.to_owned(), asker.url.cloned()));
     }
 
     /// Makes a question of the server fit to be shown, or says why it is not asked.
     pub(super) fn make_presentable(&self, ask: &mut InputRequest) -> Result<(), String> {
         let (name, url) = self.asker.get().ok_or("it is not known which server asks")?;
-        elicitation::present(Asker { name, url: url.as_ref() }, ask)
+        elicitation::present(AskingServer { name, url: url.as_ref() }, ask)
     }
 
     /// Remembers which peer was asked to show a URL.

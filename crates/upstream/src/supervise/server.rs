@@ -8,7 +8,7 @@ use super::out_of_call::Audience;
 use super::reachability::Reachability;
 use crate::call::SuspendedCalls;
 use crate::catalog::{AdvertisedCatalog, CatalogState, ChangedLists};
-use crate::rpc::elicitation::Asker;
+use crate::rpc::elicitation::AskingServer;
 use crate::rpc::{Connection, UnsolicitedHandler};
 use crate::spec::ServerSpec;
 use crate::status::{ServerStatus, StatusKind};
@@ -66,8 +66,8 @@ impl UpstreamServer {
     }
 
     /// Returns the server in whose name people are asked.
-    pub(crate) fn asker(&self) -> Asker<'_> {
-        Asker { name: &self.spec.name, url: self.spec.url() }
+    pub(crate) fn asker(&self) -> AskingServer<'_> {
+        AskingServer { name: &self.spec.name, url: self.spec.url() }
     }
 
     /// Returns whether a list is late, and still waited for.

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use std::time::Duration;
 
 /// What a client has to know before it retries.
-const NOT_KNOWN: &str = "whether the call was carried out is not known";
+const NOT_KNOWN: &str = "the call may or may not have run";
 
 /// Why a request has no result. Its text is one line, whatever the server sent.
 #[derive(Debug, thiserror::Error)]

@@ -229,7 +229,7 @@ impl UpstreamServer {
         let error = ToolError::unavailable(format!("server `{}` is {sentence}", self.spec.name));
         Err(match self.stop.is_cancelled() {
             true => error.hint("list again: the server was removed"),
-            false => error.hint("the hub retries by itself; see `portcullis mcp status`"),
+            false => error.hint("the hub retries with backoff; see `portcullis mcp status`"),
         })
     }
 }

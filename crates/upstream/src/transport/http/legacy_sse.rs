@@ -53,7 +53,7 @@ impl HttpTransport {
                 }
                 let said = String::from_utf8_lossy(&event.data).trim().to_owned();
                 let endpoint = self.exchanges.joined(&said).ok_or_else(|| {
-                    failed(format!("the server names an address at another place: `{}`", printable(&said)))
+                    failed(format!("the server's endpoint URL has another origin: `{}`", printable(&said)))
                 })?;
                 return Ok((reply, reader, endpoint));
             }
