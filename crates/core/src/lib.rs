@@ -67,7 +67,7 @@ pub use principal::{GateHandle, HubCall, Principal};
 pub use registry::{
     Affected, Catalog, CatalogChange, ChangeNotifier, Definition, List, NAME_CHARS_MAX, NAME_HASH_CHARS,
     NameConflict, NameReservation, PromptArgument, PromptDef, Provider, Registry, RegistryError,
-    ResourceClaim, ResourceDef, ResourceSubscription, TemplateDef, fallback_name,
+    ResourceClaim, ResourceDef, ResourceSubscription, TemplateDef, WatchState, fallback_name,
 };
 pub use root::Root;
 pub use scrub::{INLINE_SCRUB_BYTES_MAX, Scrub, scrub_off_worker};

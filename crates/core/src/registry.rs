@@ -154,8 +154,8 @@ pub trait Provider: Send + Sync {
     }
 
     /// Starts or ends a client's subscription to a resource.
-    fn watch(&self, uri: &str, client: &str, wanted: bool) {
-        let _ = (uri, client, wanted);
+    fn watch(&self, uri: &str, client: &str, state: WatchState) {
+        let _ = (uri, client, state);
     }
 
     /// Returns an error if a subscription made with [`watch`](Self::watch) will get no updates.
@@ -325,6 +325,13 @@ struct SubscriptionKey {
     uri: String,
 }
 
+/// Whether a client watches a resource from now on, or no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchState {
+    Wanted,
+    Ended,
+}
+
 /// A client's subscription to a resource, allowed by every layer of the gate. Ends when dropped.
 pub struct ResourceSubscription {
     registry: Weak<Inner>,
@@ -339,7 +346,7 @@ impl Drop for ResourceSubscription {
             *count -= 1;
             if *count == 0 {
                 watched.remove(&self.watched);
-                inner.watch(&self.watched, false);
+                inner.watch(&self.watched, WatchState::Ended);
             }
         }
     }
@@ -450,7 +457,7 @@ impl Registry {
         let count = watched.entry(wanted.clone()).or_default();
         *count += 1;
         if *count == 1 {
-            self.inner.watch(&wanted, true);
+            self.inner.watch(&wanted, WatchState::Wanted);
         }
         drop(watched);
         ResourceSubscription { registry: Arc::downgrade(&self.inner), watched: wanted }
@@ -489,14 +496,18 @@ impl Registry {
 }
 
 impl Inner {
-    fn watch(&self, watched: &SubscriptionKey, wanted: bool) {
+    fn watch(&self, watched: &SubscriptionKey, state: WatchState) {
         let (index, SubscriptionKey { client, uri }) = (self.index.load(), watched);
-        if !wanted {
+        match state {
+            WatchState::Wanted => {
+                if let Some(at) = index.owner_of(uri, client) {
+                    index.providers[at].watch(uri, client, state);
+                }
+            }
             // The URI may have a different owner by now, so all providers are notified.
-            return index.providers.iter().for_each(|provider| provider.watch(uri, client, false));
-        }
-        if let Some(at) = index.owner_of(uri, client) {
-            index.providers[at].watch(uri, client, true);
+            WatchState::Ended => {
+                index.providers.iter().for_each(|provider| provider.watch(uri, client, state));
+            }
         }
     }
 

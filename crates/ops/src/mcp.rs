@@ -15,7 +15,7 @@ use crate::secret_store::LiveSecrets;
 use absent_server::AbsentServer;
 use anyhow::Context;
 use parking_lot::{Mutex, MutexGuard};
-use portcullis_core::{ClientBridge, Clock, Provider, Registry, ToolDef};
+use portcullis_core::{ClientBridge, Clock, Provider, Registry, ToolDef, WatchState};
 use portcullis_egress::configured_client::ConfiguredEndpoint;
 use portcullis_store::catalogs::CatalogStore;
 use portcullis_store::database::Database;
@@ -302,7 +302,7 @@ impl ServerManager {
                 continue;
             }
             for (uri, client) in before.iter().flat_map(AbsentServer::watched) {
-                Provider::watch(&upstream, &uri, &client, true);
+                Provider::watch(&upstream, &uri, &client, WatchState::Wanted);
             }
             tokio::spawn(watch::forward(upstream.watch(), self.changed.clone()));
             let trusted = self.makers.pins.of(name);

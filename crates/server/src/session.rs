@@ -565,7 +565,7 @@ mod tests {
     use super::*;
     use portcullis_core::{
         BoxFuture, Call, Caller, Catalog, Gate, InputRequestKind, Layer, Next, Outcome, Pattern, Permit,
-        Provider, Registry, ResourceClaim, Scope, ToolError, VisibilityFilter, WatchRefusal,
+        Provider, Registry, ResourceClaim, Scope, ToolError, VisibilityFilter, WatchRefusal, WatchState,
     };
 
     fn client() -> Arc<Client> {
@@ -631,8 +631,8 @@ mod tests {
             ResourceClaim::Listed
         }
 
-        fn watch(&self, _: &str, _: &str, wanted: bool) {
-            self.0.lock().push(wanted);
+        fn watch(&self, _: &str, _: &str, state: WatchState) {
+            self.0.lock().push(state == WatchState::Wanted);
         }
 
         fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {

@@ -7,7 +7,7 @@ use crate::supervise::{self, PerClientServers, ServerLease, UpstreamServer, out_
 use crate::trust::Trust;
 use portcullis_core::{
     BoxFuture, Call, Catalog, ChangeNotifier, ClientBridge, DefaultDecision, NameConflict, Outcome, Permit,
-    Provider, ResourceClaim, ResourceDef, Target, ToolError,
+    Provider, ResourceClaim, ResourceDef, Target, ToolError, WatchState,
 };
 use portcullis_store::pins::ServerSnapshot;
 use std::collections::BTreeSet;
@@ -179,13 +179,13 @@ impl Provider for Upstream {
         self.shared.spec.decision
     }
 
-    fn watch(&self, uri: &str, client: &str, wanted: bool) {
-        if !wanted {
+    fn watch(&self, uri: &str, client: &str, state: WatchState) {
+        if state == WatchState::Ended {
             // To unsubscribe needs no instance.
-            return self.now(client).watch(uri, client, false);
+            return self.now(client).watch(uri, client, state);
         }
         match self.of(client) {
-            Ok(server) => server.watch(uri, client, true),
+            Ok(server) => server.watch(uri, client, state),
             Err(_) => tracing::warn!(target: "upstream", server = %self.name(), client,
                 "subscription dropped: too many per-client servers"),
         }

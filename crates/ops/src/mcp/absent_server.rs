@@ -6,6 +6,7 @@
 use parking_lot::Mutex;
 use portcullis_core::{
     BoxFuture, Call, Catalog, DefaultDecision, Outcome, Permit, Provider, ResourceClaim, ToolError,
+    WatchState,
 };
 use portcullis_upstream::Upstream;
 use std::collections::BTreeSet;
@@ -66,14 +67,13 @@ impl Provider for AbsentServer {
         self.default_decision
     }
 
-    fn watch(&self, uri: &str, client: &str, wanted: bool) {
+    fn watch(&self, uri: &str, client: &str, state: WatchState) {
         let one = (uri.to_owned(), client.to_owned());
         let mut watched = self.watched.lock();
-        if wanted {
-            watched.insert(one);
-        } else {
-            watched.remove(&one);
-        }
+        match state {
+            WatchState::Wanted => watched.insert(one),
+            WatchState::Ended => watched.remove(&one),
+        };
     }
 
     fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {

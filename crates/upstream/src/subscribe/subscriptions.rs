@@ -1,7 +1,7 @@
 //! Resource subscriptions of one upstream server: which client watches which URI, and what the server said to it.
 
 use parking_lot::Mutex;
-use portcullis_core::{CatalogChange, ChangeNotifier, ForeignError};
+use portcullis_core::{CatalogChange, ChangeNotifier, ForeignError, WatchState};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::{Notify, watch};
 
@@ -58,10 +58,13 @@ impl ResourceSubscriptions {
     }
 
     /// Subscribes or unsubscribes a client. Returns whether that changed anything.
-    pub(crate) fn set(&self, uri: &str, client: &str, wanted: bool) -> bool {
+    pub(crate) fn set(&self, uri: &str, client: &str, state: WatchState) -> bool {
         let one = (uri.to_owned(), client.to_owned());
         let mut watched = self.watched.lock();
-        let changed = if wanted { watched.insert(one) } else { watched.remove(&one) };
+        let changed = match state {
+            WatchState::Wanted => watched.insert(one),
+            WatchState::Ended => watched.remove(&one),
+        };
         let is_new = changed && watched.iter().filter(|(other, _)| other == uri).count() <= 1;
         drop(watched);
         if is_new {

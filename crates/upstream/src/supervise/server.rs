@@ -14,7 +14,9 @@ use crate::spec::ServerSpec;
 use crate::status::{ServerStatus, StatusKind};
 use crate::subscribe::ResourceSubscriptions;
 use crate::transport::ServerInstanceId;
-use portcullis_core::{CatalogChange, ChangeNotifier, ClientBridge, List, NameConflict, ToolError};
+use portcullis_core::{
+    CatalogChange, ChangeNotifier, ClientBridge, List, NameConflict, ToolError, WatchState,
+};
 use portcullis_wire::SubscriptionStyle;
 use std::sync::{Arc, Weak};
 use tokio_util::sync::CancellationToken;
@@ -175,8 +177,8 @@ impl UpstreamServer {
     }
 
     /// Subscribes a client to a resource, or unsubscribes it.
-    pub(crate) fn watch(&self, uri: &str, client: &str, wanted: bool) {
-        if self.subscriptions.set(uri, client, wanted) {
+    pub(crate) fn watch(&self, uri: &str, client: &str, state: WatchState) {
+        if self.subscriptions.set(uri, client, state) {
             self.leases.changed.notify_waiters();
         }
     }

@@ -1,7 +1,7 @@
 //! Lists that cannot be read, or not to their end: each is reported, and affects nothing else.
 
 use crate::support::{UpstreamFixture, spec};
-use portcullis_core::{Provider, ResourceClaim};
+use portcullis_core::{Provider, ResourceClaim, WatchState};
 use portcullis_testkit::misbehaving_server::{
     MisbehavingReply, MisbehavingServer, RecordedRequest, answer, events,
 };
@@ -92,7 +92,7 @@ async fn a_list_that_is_late_holds_nothing_else_up() {
     let server = server.await.unwrap();
     let world = UpstreamFixture::new(spec(&server.url())).await;
     // As inherited from the server that this one replaces.
-    Provider::watch(&world.upstream, "x://gone", "any", true);
+    Provider::watch(&world.upstream, "x://gone", "any", WatchState::Wanted);
     let status = world.upstream.settled().await;
     assert_eq!((status.kind, status.tools, status.prompts), (StatusKind::Connected, 1, 1));
     let [(what, told)] = status.dropped.as_slice() else { panic!("{:?}", status.dropped) };
