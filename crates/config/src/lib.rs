@@ -296,6 +296,13 @@ pub struct McpServerSettings {
     pub decision: ConfiguredDecision,
 }
 
+impl McpServerSettings {
+    /// Returns whether it runs on this machine, started by the hub.
+    pub fn is_local(&self) -> bool {
+        self.place.is_none()
+    }
+}
+
 /// One policy rule. It matches if all conditions match.
 #[derive(Debug, Clone)]
 pub struct RuleSettings {

@@ -25,7 +25,7 @@ use portcullis_store::secrets::{SecretError, SecretStore};
 use portcullis_store::servers::{ServerOverride, ServerOverrides};
 use portcullis_upstream::{
     ClientStatus, Credentials, HeaderSpec, HttpSpec, PerClient, Processes, ProgramDigests, ProgramLookup,
-    ServerSpec, ServerStatus, Shutdown, StartPolicy, StatusKind, StdioSpec, TransportSpec, Trust, Upstream,
+    ServerSpec, ServerStatus, ServerTransport, Shutdown, StartPolicy, StatusKind, StdioSpec, Trust, Upstream,
     ValueResolver, WorkingDir, pinned_tools,
 };
 use serde_json::{Value, json};
@@ -283,14 +283,14 @@ impl ServerManager {
                 }
                 continue;
             }
-            if server.place.is_none() {
-                self.makers.guard();
-            }
             // For any kind of trust. A locked store gives nothing out either.
             if let Err(error) = self.makers.activate_secrets(server) {
                 tracing::debug!(target: "upstream", server = %name, %error, "server secrets not registered yet");
             }
             let (spec, login) = self.makers.spec(server, &config);
+            if spec.transport.is_local() {
+                self.makers.guard();
+            }
             let before = absent.remove(name);
             if before.is_some() {
                 self.registry.remove(name);
@@ -454,18 +454,27 @@ impl ServerFactory {
         StdioSpec { program, args, cwd, env, values, processes, digests: self.digests.clone() }
     }
 
+    /// Chooses how a server is reached: a new transport is one line here.
+    fn transport(
+        &self,
+        server: &McpServerSettings,
+        config: &Config,
+    ) -> (Arc<dyn ServerTransport>, Option<Arc<ServerLogin>>) {
+        match &server.place {
+            Some(place) => {
+                let (http, login) = self.http(server, place, config);
+                (Arc::new(http), login)
+            }
+            None => (Arc::new(self.stdio(server, config)), None),
+        }
+    }
+
     pub fn spec(
         &self,
         server: &McpServerSettings,
         config: &Config,
     ) -> (ServerSpec, Option<Arc<ServerLogin>>) {
-        let (transport, login) = match &server.place {
-            Some(place) => {
-                let (http, login) = self.http(server, place, config);
-                (TransportSpec::Http(http), login)
-            }
-            None => (TransportSpec::Stdio(self.stdio(server, config)), None),
-        };
+        let (transport, login) = self.transport(server, config);
         let spec = ServerSpec {
             name: server.name.clone(),
             transport,

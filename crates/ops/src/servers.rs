@@ -82,7 +82,7 @@ impl Operations {
                 let unreviewed = factory.is_unreviewed(server);
                 return Ok(if unreviewed { RestartOutcome::Unreviewed } else { RestartOutcome::Disabled });
             }
-            if server.place.is_none() {
+            if server.is_local() {
                 // The program may have been installed since; if not, the hub reports it.
                 let _ = factory.find_program(server);
             }

@@ -7,7 +7,7 @@ use portcullis_guard::{
 };
 use portcullis_server::http::HostAllowlist;
 use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
-use portcullis_upstream::{ServerSpec, Shutdown, StartPolicy, TransportSpec, Trust};
+use portcullis_upstream::{ServerSpec, ServerTransport, Shutdown, StartPolicy, Trust};
 use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -55,10 +55,10 @@ pub struct BoxedHub {
 }
 
 /// Describes a trusted server without a prefix, whose tools only read.
-pub fn taken_as_it_is(name: &str, transport: TransportSpec) -> ServerSpec {
+pub fn taken_as_it_is(name: &str, transport: impl ServerTransport + 'static) -> ServerSpec {
     ServerSpec {
         name: name.to_owned(),
-        transport,
+        transport: Arc::new(transport),
         timeout: Duration::from_secs(20),
         prefix: String::new(),
         allow: Pattern::any(),

@@ -13,7 +13,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
     ("transport", &["program_digests", "sanitize", "shutdown"]),
     ("oauth", &["sanitize", "shutdown", "transport"]),
     ("rpc", &["sanitize", "transport"]),
-    ("trust", &["transport"]),
+    ("trust", &[]),
     ("spec", &["shutdown", "transport", "trust"]),
     ("status", &["trust"]),
     ("catalog", &["backoff", "rpc", "sanitize", "spec", "status", "transport", "trust"]),

@@ -50,8 +50,11 @@ pub use transport::ancestry::is_server_descendant;
 pub use transport::guardian::{HubMark, Processes, run_guardian};
 pub use transport::stdio::USUAL_PLACES;
 pub use transport::{
-    Credentials, CredentialsError, HeaderSpec, HttpSpec, ProgramLookup, StdioSpec, TransportSpec,
-    ValueResolver, WorkingDir,
+    ConnectionLifecycle, DiagnosticTail, Inbound, LinkError, OutboundMessage, Receipt, RequestError,
+    ServerInstanceId, ServerTransport, TransportHint, TransportLink, TransportParts,
+};
+pub use transport::{
+    Credentials, CredentialsError, HeaderSpec, HttpSpec, ProgramLookup, StdioSpec, ValueResolver, WorkingDir,
 };
 pub use trust::{QuarantinedItem, Trust};
 

@@ -1,10 +1,9 @@
 //! Configuration of one upstream server.
 
 use crate::shutdown::Shutdown;
-use crate::transport::TransportSpec;
+use crate::transport::ServerTransport;
 use crate::trust::Trust;
 use portcullis_core::{DefaultDecision, Effect, Labels, Pattern};
-use portcullis_egress::Url;
 use portcullis_store::catalogs::CatalogStore;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub struct ServerSpec {
     pub name: String,
-    pub transport: TransportSpec,
+    pub transport: Arc<dyn ServerTransport>,
     /// How long a call may go without a response or a sign of progress.
     pub timeout: Duration,
     /// The prefix of its tools' public names, with the `_`; may be empty.
@@ -61,14 +60,6 @@ pub struct PerClient {
 impl ServerSpec {
     /// The default of `relist_every`.
     pub const RELIST_EVERY: Duration = Duration::from_secs(5 * 60);
-
-    /// Returns the URL of the server, where it has one.
-    pub(crate) fn url(&self) -> Option<&Url> {
-        match &self.transport {
-            TransportSpec::Http(http) => http.place.url(),
-            TransportSpec::Stdio(_) => None,
-        }
-    }
 
     pub(crate) fn is_lazy(&self) -> bool {
         matches!(self.start, StartPolicy::AtNeed(_))

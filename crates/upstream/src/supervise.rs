@@ -20,9 +20,7 @@ use crate::rpc::{Connection, Demux, ListKind, NotificationBatch, PendingNotifica
 use crate::spec::StartPolicy;
 use crate::status::{ServerStatus, StatusKind};
 use crate::subscribe::{ListenEvent, ResourceSubscriber, SubscriptionListener};
-use crate::transport::stdio::{self, StderrTail};
-use crate::transport::{self, Carrier, Inbound, LinkError, RequestError, TransportSpec};
-use crate::trust;
+use crate::transport::{DiagnosticTail, Inbound, LinkError, RequestError, TransportParts};
 use portcullis_store::pins::ServerIdentity;
 use portcullis_wire::{Era, SubscriptionStyle};
 use std::collections::BTreeSet;
@@ -96,7 +94,7 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
         }
         server.reach.attempting();
         let shutdowns = server.spec.shutdown.requests();
-        let (stderr, mut since) = (StderrTail::default(), None::<Instant>);
+        let (diagnostics, mut since) = (DiagnosticTail::default(), None::<Instant>);
         let ended = tokio::select! {
             biased;
             // First: a server that was stopped has not failed.
@@ -104,7 +102,7 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
             () = server.spec.shutdown.requested() => break,
             // At any point: a server that hangs in its handshake needs a reconnect most.
             () = server.reach.reconnect_requested() => ConnectionEnd::Again(BREAKS_AT_ONCE),
-            ended = attempt(&server, stderr.clone(), &mut since) => ended,
+            ended = attempt(&server, diagnostics.clone(), &mut since) => ended,
         };
         if server.spec.shutdown.requests() != shutdowns {
             break;
@@ -151,7 +149,7 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
         };
         at_once = 0;
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "server is not connected");
-        let (reason, stderr) = (Some(reason), stderr.last_words().await);
+        let (reason, stderr) = (Some(reason), diagnostics.last_words().await);
         let retry_at = Instant::now() + jittered(pause);
         server.reach.failed(ServerStatus { reason, stderr, ..ServerStatus::of(kind) }, retry_at);
         // A server that is started on demand is also retried on demand.
@@ -196,19 +194,17 @@ async fn stay_idle(server: &UpstreamServer) {
 /// Connects once. Returns when the connection has ended; `since` is when it could be used, if it ever could.
 async fn attempt(
     server: &Arc<UpstreamServer>,
-    stderr: StderrTail,
+    diagnostics: DiagnosticTail,
     since: &mut Option<Instant>,
 ) -> ConnectionEnd {
-    if let TransportSpec::Stdio(spec) = &server.spec.transport {
-        stdio::wait_previous_exited(spec, &server.instance_id()).await;
-    }
+    server.spec.transport.wait_free(&server.instance_id()).await;
     // A server on demand that no client needs is only started to read its catalog.
     let leases = &server.leases;
     let only_lists = server.spec.is_lazy() && server.is_quiet();
     let ever = leases.ever();
     // Read before the start, so that what runs is what was read; a swap in this very moment is not noticed (TOCTOU).
-    let facts = trust::identity_of(&server.spec.transport).await;
-    let (connection, notifications, server_info) = match connect(server, stderr).await {
+    let facts = server.spec.transport.identity().await;
+    let (connection, notifications, server_info) = match connect(server, diagnostics).await {
         Ok(connected) => connected,
         Err(ended) => return ended,
     };
@@ -395,23 +391,25 @@ async fn announce_updated(server: &UpstreamServer, updated: BTreeSet<String>) {
 
 type ConnectedServer = (Arc<Connection>, Arc<PendingNotifications>, HandshakeResult);
 
-async fn connect(server: &UpstreamServer, stderr: StderrTail) -> Result<ConnectedServer, ConnectionEnd> {
+async fn connect(
+    server: &UpstreamServer,
+    diagnostics: DiagnosticTail,
+) -> Result<ConnectedServer, ConnectionEnd> {
     let failed = |why: String| ConnectionEnd::Why(StatusKind::Failed, why);
     let (demux, notifications) = Demux::new();
     demux.set_asker(server.asker());
     let known = server.reach.hint();
-    let (inbound, carrier) = (demux.clone(), known.map(|known| known.carrier));
-    let link = transport::open(
-        &server.spec.transport,
-        server.instance_id(),
-        inbound,
-        stderr,
-        carrier,
-        &server.spec.shutdown,
-    );
+    let parts = TransportParts {
+        instance: server.instance_id(),
+        inbound: demux.clone(),
+        diagnostics,
+        hint: known.as_ref().and_then(|known| known.transport.clone()),
+        shutdown: &server.spec.shutdown,
+    };
+    let link = server.spec.transport.open(parts);
     let link = link.map_err(failed)?;
     let connection = Arc::new(Connection::new(link, demux));
-    let handshaken = handshake(&connection, known.map(|known| known.era)).await;
+    let handshaken = handshake(&connection, known.as_ref().map(|known| known.era)).await;
     if handshaken.is_err()
         && let Some(ended) = given_up_by_hub(&connection)
     {
@@ -420,7 +418,7 @@ async fn connect(server: &UpstreamServer, stderr: StderrTail) -> Result<Connecte
     let server_info = match handshaken {
         Ok(server_info) => server_info,
         Err(HandshakeError::EndedWhenProbed) => {
-            server.reach.set_hint(Some(ProtocolHint { era: Era::Sessions, carrier: Carrier::Usual }));
+            server.reach.set_hint(Some(ProtocolHint { era: Era::Sessions, transport: None }));
             return Err(ConnectionEnd::Again(ENDS_WHEN_PROBED));
         }
         Err(HandshakeError::Failed(error)) => {
@@ -435,10 +433,10 @@ async fn connect(server: &UpstreamServer, stderr: StderrTail) -> Result<Connecte
             return Err(if again { ConnectionEnd::Again(CHANGES_VERSION) } else { error.into() });
         }
     };
-    let carrier = connection.carrier();
+    let transport = connection.transport_hint();
     server
         .reach
-        .set_hint(connection.revision().map(|revision| ProtocolHint { era: revision.era(), carrier }));
+        .set_hint(connection.revision().map(|revision| ProtocolHint { era: revision.era(), transport }));
     Ok((connection, notifications, server_info))
 }
 
@@ -455,7 +453,7 @@ fn publish(
     let offered = AdvertisedCatalog { offer, snapshot, name, revision };
     // An incomplete catalog would pass for a complete one at the next start.
     if offered.offer.is_whole() {
-        cache::save(&server.spec, &offered, server.reach.hint().map(|hint| hint.carrier));
+        cache::save(&server.spec, &offered, server.reach.hint().and_then(|hint| hint.transport));
     }
     server.set_catalog(offered, connection)
 }

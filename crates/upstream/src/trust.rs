@@ -1,9 +1,5 @@
 //! Trust: which definitions an administrator has pinned, and what is quarantined until then.
 
-mod identity;
-
-pub(crate) use identity::identity_of;
-
 use portcullis_core::json::printable;
 use portcullis_store::pins::{PinKind, PinStatus, PinStore, ServerIdentity, ServerSnapshot};
 use std::collections::BTreeSet;

@@ -28,7 +28,7 @@ impl Operations {
         prompt: PassphrasePrompt,
     ) -> Result<ServerLogin, Problem> {
         let name = &server.name;
-        if server.place.is_none() {
+        if server.is_local() {
             return Err(Problem::invalid(format!("`mcp.{name}` is a local command and needs no login")));
         }
         let wanted = server.oauth.as_ref().ok_or_else(|| {

@@ -40,7 +40,7 @@ pub async fn probe_server(
     // No cached catalog: the review needs the current state.
     (spec.start, spec.idle_stop, spec.per_client) = (StartPolicy::ToBeSeen, None, None);
     let (registry, began) = (Registry::default(), Instant::now());
-    if server.place.is_none() {
+    if spec.transport.is_local() {
         factory.guard();
     }
     let upstream = Upstream::start(spec, registry.changes());

@@ -12,8 +12,7 @@ use portcullis_testkit::conformance::agent;
 use portcullis_testkit::oauth::TestUser;
 use portcullis_testkit::taken_as_it_is;
 use portcullis_upstream::{
-    ClientSecret, HttpSpec, LoginPrompt, OAuth, OAuthSpec, ServerSpec, Shutdown, StatusKind, TransportSpec,
-    Upstream,
+    ClientSecret, HttpSpec, LoginPrompt, OAuth, OAuthSpec, ServerSpec, Shutdown, StatusKind, Upstream,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -68,7 +67,7 @@ fn server(url: &str, context: &Value) -> anyhow::Result<ServerSpec> {
     let place: ConfiguredEndpoint = url.parse()?;
     let oauth = oauth(&place, context)?;
     let http = HttpSpec { place, headers: Vec::new(), oauth: Some(Arc::new(oauth)), extra_roots: Vec::new() };
-    Ok(taken_as_it_is("suite", TransportSpec::Http(http)))
+    Ok(taken_as_it_is("suite", http))
 }
 
 fn oauth(place: &ConfiguredEndpoint, context: &Value) -> anyhow::Result<OAuth> {

@@ -9,7 +9,7 @@ use anyhow::{Context, bail};
 use portcullis_core::Registry;
 use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
 use portcullis_upstream::{
-    Processes, ProgramLookup, StatusKind, StdioSpec, TransportSpec, Upstream, ValueResolver, WorkingDir,
+    Processes, ProgramLookup, StatusKind, StdioSpec, Upstream, ValueResolver, WorkingDir,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
     let registry = Registry::default();
     let args = ["stdio"].into_iter().chain(era).map(str::to_owned).collect();
     let own = std::env::current_exe()?;
-    let transport = TransportSpec::Stdio(StdioSpec {
+    let transport = StdioSpec {
         program: ProgramLookup(Arc::new(move || Ok(own.clone()))),
         args,
         cwd: WorkingDir::Inherited,
@@ -94,7 +94,7 @@ async fn behind(era: Option<&str>) -> anyhow::Result<Registry> {
         values: ValueResolver(Arc::new(|written: &str| Ok(written.to_owned()))),
         processes: Arc::new(Processes::new(std::path::Path::new("/nowhere"))?),
         digests: Arc::default(),
-    });
+    };
     let spec = taken_as_it_is("fixtures", transport);
     let upstream = Upstream::start(spec, registry.changes());
     registry.add(upstream.clone())?;

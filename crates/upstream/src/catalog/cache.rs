@@ -9,8 +9,7 @@ use super::state::AdvertisedCatalog;
 use super::{RawCatalog, RawDefinition};
 use crate::rpc::handshake::ProtocolHint;
 use crate::spec::{ServerSpec, StartPolicy};
-use crate::transport::Carrier;
-use crate::trust;
+use crate::transport::TransportHint;
 use portcullis_store::catalogs::CatalogStore;
 use portcullis_store::pins::ServerIdentity;
 use portcullis_wire::Revision;
@@ -34,16 +33,16 @@ struct CachedCatalog {
     /// What was dropped, and why.
     #[serde(default)]
     dropped: Vec<(String, String)>,
-    /// Whether it is reached over HTTP+SSE.
+    /// What its transport left for the next connection.
     #[serde(default)]
-    sse: bool,
+    transport_hint: Option<String>,
 }
 
 /// Reads what the server advertised when it last ran; `None` where nothing is cached that still holds.
 pub(crate) async fn restore(spec: &ServerSpec) -> Option<(AdvertisedCatalog, Option<ProtocolHint>)> {
     let StartPolicy::AtNeed(store) = &spec.start else { return None };
     let kept = read(store.clone(), spec.name.clone()).await?;
-    let facts = trust::identity_of(&spec.transport).await;
+    let facts = spec.transport.identity().await;
     let was = kept.identity.iter().filter(|(fact, _)| *fact != SAID_NAME);
     if !was.eq(facts.iter()) {
         return None;
@@ -66,14 +65,14 @@ pub(crate) async fn restore(spec: &ServerSpec) -> Option<(AdvertisedCatalog, Opt
     offer.flaws = find_schema_flaws(&offer.tools, &[], &offer.flaws).await;
     let snapshot = Arc::new(snapshot(&mut offer, kept.identity));
     // Found out once: the next call does not wait for that again.
-    let carrier = if kept.sse { Carrier::Sse } else { Carrier::Usual };
-    let hint = revision.map(|revision| ProtocolHint { era: revision.era(), carrier });
+    let transport = kept.transport_hint.as_deref().map(TransportHint::new);
+    let hint = revision.map(|revision| ProtocolHint { era: revision.era(), transport });
     let revision = revision.map(Revision::as_str);
     Some((AdvertisedCatalog { offer, snapshot, name: kept.name, revision }, hint))
 }
 
 /// Writes what the server advertises to the cache, for a server that is started on demand.
-pub(crate) fn save(spec: &ServerSpec, offered: &AdvertisedCatalog, carrier: Option<Carrier>) {
+pub(crate) fn save(spec: &ServerSpec, offered: &AdvertisedCatalog, hint: Option<TransportHint>) {
     let StartPolicy::AtNeed(offers) = &spec.start else { return };
     let raws = |all: &[RawDefinition]| all.iter().map(|said| said.raw.clone()).collect();
     let kept = CachedCatalog {
@@ -86,7 +85,7 @@ pub(crate) fn save(spec: &ServerSpec, offered: &AdvertisedCatalog, carrier: Opti
         resources: raws(&offered.offer.resources),
         templates: raws(&offered.offer.templates),
         dropped: offered.offer.dropped.clone(),
-        sse: carrier == Some(Carrier::Sse),
+        transport_hint: hint.map(|hint| hint.as_str().to_owned()),
     };
     let (offers, name) = (offers.clone(), spec.name.clone());
     tokio::task::spawn_blocking(move || {

@@ -3,7 +3,7 @@
 use super::demux::Demux;
 use super::pending_request::{PendingRequest, RequestEvent, RequestResult};
 use super::pending_requests::CallOwner;
-use crate::transport::{Carrier, OutboundMessage, RequestError, TransportLink};
+use crate::transport::{OutboundMessage, RequestError, TransportHint, TransportLink};
 use bytes::Bytes;
 use futures::future::OptionFuture;
 use portcullis_core::{BoxFuture, InputRefusal, InputRequestKind, InputResponses, KeyedInputRequest, Peer};
@@ -75,8 +75,9 @@ impl Connection {
         &self.demux.life.closed
     }
 
-    pub(crate) fn carrier(&self) -> Carrier {
-        self.link.carrier()
+    /// Returns what the next connection need not find out again.
+    pub(crate) fn transport_hint(&self) -> Option<TransportHint> {
+        self.link.hint()
     }
 
     /// Returns the dialect of the server. Before the handshake, that of the older era.

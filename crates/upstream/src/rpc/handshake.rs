@@ -1,7 +1,7 @@
 //! Handshake: which era and revision the server speaks, its capabilities and instructions.
 
 use super::connection::{Connection, NegotiatedProtocol};
-use crate::transport::{Carrier, LinkError, RequestError};
+use crate::transport::{LinkError, RequestError, TransportHint};
 use portcullis_core::ForeignError;
 use portcullis_wire::{Era, Revision, rpc};
 use serde_json::{Map, Value, json};
@@ -15,10 +15,10 @@ const PROBE_WITHIN: Duration = Duration::from_secs(5);
 const INSTRUCTIONS_CHARS_MAX: usize = 10_000;
 
 /// What was learnt of a server on the last connection, so that the next one need not find it out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProtocolHint {
     pub(crate) era: Era,
-    pub(crate) carrier: Carrier,
+    pub(crate) transport: Option<TransportHint>,
 }
 
 /// What a server said in the handshake.

@@ -47,7 +47,7 @@ impl Default for Reachability {
 impl Reachability {
     /// Returns the era and transport that worked on the last connection.
     pub(crate) fn hint(&self) -> Option<ProtocolHint> {
-        *self.retry.hint.lock()
+        self.retry.hint.lock().clone()
     }
 
     pub(crate) fn set_hint(&self, hint: Option<ProtocolHint>) {

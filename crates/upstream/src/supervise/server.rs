@@ -69,7 +69,7 @@ impl UpstreamServer {
 
     /// Returns the server in whose name people are asked.
     pub(crate) fn asker(&self) -> AskingServer<'_> {
-        AskingServer { name: &self.spec.name, url: self.spec.url() }
+        AskingServer { name: &self.spec.name, url: self.spec.transport.url() }
     }
 
     /// Returns whether a list is late, and still waited for.

@@ -14,7 +14,7 @@ const NOT_KNOWN: &str = "the call may or may not have run";
 
 /// Why a request has no result. Its text is one line, whatever the server sent.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RequestError {
+pub enum RequestError {
     #[error("the server answered with error {}: {}", .0.code, escape_hidden(&.0.message))]
     Refused(ForeignError),
     #[error("the server did not respond within {} ms", .0.as_millis())]
@@ -31,7 +31,7 @@ pub(crate) enum RequestError {
 
 /// A fault of the transport.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LinkError {
+pub enum LinkError {
     /// The server wants credentials.
     NeedsAuth(String),
     NeedsRegistration(String),

@@ -7,6 +7,7 @@
 //! that cleared its environment has no mark, but is still in its server's group.
 
 use crate::transport::ancestry::is_server_descendant;
+use crate::transport::server_transport::ServerInstanceId;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use rustix::process::{
@@ -112,10 +113,6 @@ pub struct Processes {
     /// The process groups of running servers.
     groups: Mutex<HashSet<i32>>,
 }
-
-/// The name of a server, and of its client where it is a per-client server. The same before and after a
-/// configuration change.
-pub(crate) type ServerInstanceId = (String, Option<String>);
 
 impl std::fmt::Debug for Processes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -12,14 +12,15 @@ mod notification_stream;
 mod response_stream;
 
 use crate::shutdown::Shutdown;
-use crate::transport::HttpSpec;
-use crate::transport::{Carrier, Inbound, MESSAGE_BYTES_MAX, OutboundMessage, TransportLink};
-use crate::transport::{LinkError, RequestError};
+use crate::transport::{HttpSpec, Inbound, MESSAGE_BYTES_MAX, OutboundMessage, TransportLink};
+use crate::transport::{LinkError, RequestError, ServerTransport, TransportHint, TransportParts};
 use exchange::HttpExchanger;
 use futures::future::{BoxFuture, FutureExt};
 use portcullis_core::json::printable;
+use portcullis_egress::Url;
 use portcullis_egress::configured_client::{BodyReadError, ConfiguredResponse, Method};
 use portcullis_egress::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use portcullis_store::pins::ServerIdentity;
 use portcullis_wire::{EraDialect, Revision, mirrored_headers};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,19 +44,65 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Opens the transport. Nothing is sent yet. `known` is the carrier that worked before.
-pub(crate) fn open(
-    spec: &HttpSpec,
-    inbound: Arc<dyn Inbound>,
-    known: Option<Carrier>,
-    shutdown: &Shutdown,
-) -> Result<Arc<dyn TransportLink>, String> {
+/// How messages travel over HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Carrier {
+    Streamable,
+    /// HTTP+SSE, as of 2024-11-05.
+    LegacySse,
+}
+
+impl Carrier {
+    fn as_str(self) -> &'static str {
+        match self {
+            Carrier::Streamable => "streamable",
+            Carrier::LegacySse => "sse",
+        }
+    }
+
+    fn of(hint: &TransportHint) -> Option<Carrier> {
+        [Carrier::Streamable, Carrier::LegacySse]
+            .into_iter()
+            .find(|carrier| carrier.as_str() == hint.as_str())
+    }
+}
+
+impl ServerTransport for HttpSpec {
+    fn open(&self, parts: TransportParts<'_>) -> Result<Arc<dyn TransportLink>, String> {
+        open(self, parts)
+    }
+
+    fn identity(&self) -> BoxFuture<'_, ServerIdentity> {
+        Box::pin(async {
+            let mut facts = ServerIdentity::from([("url".to_owned(), self.place.to_string())]);
+            // Another issuer makes it another server.
+            if let Some(oauth) = &self.oauth
+                && let Some(issuer) = oauth.issuer().await
+            {
+                facts.insert("issuer".to_owned(), issuer);
+            }
+            facts
+        })
+    }
+
+    fn is_local(&self) -> bool {
+        false
+    }
+
+    fn url(&self) -> Option<&Url> {
+        self.place.url()
+    }
+}
+
+/// Opens the transport. Nothing is sent yet.
+fn open(spec: &HttpSpec, parts: TransportParts<'_>) -> Result<Arc<dyn TransportLink>, String> {
+    let TransportParts { inbound, hint, shutdown, .. } = parts;
     let exchanges = HttpExchanger::new(spec).map_err(|error| error.to_string())?;
     let end = CancellationToken::new();
     let transport = Arc::new(HttpTransport {
         exchanges,
         inbound,
-        known,
+        known: hint.as_ref().and_then(Carrier::of),
         session: OnceLock::new(),
         revision: OnceLock::new(),
         agreed: OnceLock::new(),
@@ -78,6 +125,7 @@ struct HttpLink {
 struct HttpTransport {
     exchanges: HttpExchanger,
     inbound: Arc<dyn Inbound>,
+    /// The carrier that worked before.
     known: Option<Carrier>,
     session: OnceLock<HeaderValue>,
     revision: OnceLock<Revision>,
@@ -125,8 +173,10 @@ impl TransportLink for HttpLink {
         self.transport.dialect().is_none_or(EraDialect::cancels_on_disconnect)
     }
 
-    fn carrier(&self) -> Carrier {
-        if self.transport.legacy_endpoint.get().is_some() { Carrier::Sse } else { Carrier::Usual }
+    fn hint(&self) -> Option<TransportHint> {
+        let is_legacy = self.transport.legacy_endpoint.get().is_some();
+        let carrier = if is_legacy { Carrier::LegacySse } else { Carrier::Streamable };
+        Some(TransportHint::new(carrier.as_str()))
     }
 }
 
@@ -150,7 +200,7 @@ impl HttpTransport {
 
     /// Sends the first message of a session, with the carrier that is known to work, else with each in turn.
     async fn send_first(self: &Arc<Self>, message: &OutboundMessage<'_>) -> Result<(), RequestError> {
-        if self.known == Some(Carrier::Sse) {
+        if self.known == Some(Carrier::LegacySse) {
             return self.begin_legacy(message).await;
         }
         let newer = match self.post(message).await {
@@ -176,7 +226,7 @@ impl HttpTransport {
     /// here, and answer with what their framework has: a page, a redirect, an error.
     fn may_be_legacy(&self, status: u16) -> bool {
         // A server that worked with streamable HTTP before is only out of order.
-        let is_known = self.known == Some(Carrier::Usual) && status >= 500;
+        let is_known = self.known == Some(Carrier::Streamable) && status >= 500;
         // A server that forbids this would forbid HTTP+SSE too.
         status != 403 && !is_known
     }

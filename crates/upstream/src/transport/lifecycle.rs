@@ -4,12 +4,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio_util::sync::CancellationToken;
 
+/// Whether a connection takes requests, and why the hub gave it up where it did.
 #[derive(Default)]
-pub(crate) struct ConnectionLifecycle {
+pub struct ConnectionLifecycle {
     /// Cancelled when the server is gone.
-    pub(crate) closed: CancellationToken,
+    pub closed: CancellationToken,
     /// Cancelled when a new connection is needed. Requests in flight on this one go on.
-    pub(crate) retired: CancellationToken,
+    pub retired: CancellationToken,
     reason: OnceLock<&'static str>,
     /// Whether a liveness probe is under way. Cleared by anything that shows the server to be alive.
     in_doubt: AtomicBool,
@@ -22,7 +23,7 @@ impl ConnectionLifecycle {
     }
 
     /// Takes no new requests. Those in flight find out by themselves how they end.
-    pub(crate) fn retire(&self) {
+    pub fn retire(&self) {
         self.retired.cancel();
     }
 

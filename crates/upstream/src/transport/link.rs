@@ -2,22 +2,23 @@
 
 use super::error::{LinkError, RequestError};
 use super::lifecycle::ConnectionLifecycle;
+use super::server_transport::TransportHint;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use portcullis_wire::Revision;
 use std::fmt;
 
 /// One message to the server.
-pub(crate) struct OutboundMessage<'a> {
-    pub(crate) bytes: Bytes,
+pub struct OutboundMessage<'a> {
+    pub bytes: Bytes,
     /// The id of a request; `None` for a notification or a response.
-    pub(crate) id: Option<u64>,
+    pub id: Option<u64>,
     /// The method; `None` for a response.
-    pub(crate) method: Option<&'a str>,
+    pub method: Option<&'a str>,
     /// The tool, prompt or URI that the request is about. Streamable HTTP repeats it in a header.
-    pub(crate) name: Option<&'a str>,
+    pub name: Option<&'a str>,
     /// Arguments that the server wants in headers.
-    pub(crate) headers: &'a [(String, String)],
+    pub headers: &'a [(String, String)],
 }
 
 impl<'a> OutboundMessage<'a> {
@@ -32,17 +33,8 @@ impl<'a> OutboundMessage<'a> {
     }
 }
 
-/// How messages travel over HTTP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Carrier {
-    #[default]
-    Usual,
-    /// HTTP+SSE, as of 2024-11-05.
-    Sse,
-}
-
 /// An open transport. It hands inbound messages to its [`Inbound`]; dropping it closes the transport.
-pub(crate) trait TransportLink: Send + Sync {
+pub trait TransportLink: Send + Sync {
     /// Sends a message. Returns when the transport is done with it: over stdio as soon as it is queued, over HTTP
     /// when the response has arrived. Dropping the future cancels the exchange.
     fn send<'a>(&'a self, message: OutboundMessage<'a>) -> BoxFuture<'a, Result<(), RequestError>>;
@@ -57,8 +49,9 @@ pub(crate) trait TransportLink: Send + Sync {
         let _ = revision;
     }
 
-    fn carrier(&self) -> Carrier {
-        Carrier::Usual
+    /// Returns what the next connection to the server need not find out again.
+    fn hint(&self) -> Option<TransportHint> {
+        None
     }
 
     /// Returns whether dropping an exchange cancels the request at the server; otherwise it is notified.
@@ -69,7 +62,7 @@ pub(crate) trait TransportLink: Send + Sync {
 
 /// What became of an inbound message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Receipt {
+pub enum Receipt {
     /// A message with a recipient.
     Message,
     /// A message without one.
@@ -79,7 +72,7 @@ pub(crate) enum Receipt {
 }
 
 /// The receiver of everything that a transport reads.
-pub(crate) trait Inbound: Send + Sync {
+pub trait Inbound: Send + Sync {
     /// Takes one message. `request` is the request on whose stream it came, where the transport has a stream for each.
     fn receive(&self, bytes: &[u8], request: Option<u64>) -> Receipt;
 

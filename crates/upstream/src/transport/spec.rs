@@ -1,4 +1,4 @@
-//! How an upstream server is reached, as configured: the program to start, or the URL to connect to.
+//! Configuration of the transports: the program to start, or the URL to connect to.
 
 use super::Credentials;
 use super::guardian::Processes;
@@ -9,13 +9,6 @@ use portcullis_egress::header::HeaderName;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// How a server is reached.
-#[derive(Debug, Clone)]
-pub enum TransportSpec {
-    Stdio(StdioSpec),
-    Http(HttpSpec),
-}
 
 /// A server that is a child process.
 #[derive(Debug, Clone)]

@@ -1,27 +1,28 @@
 //! Stdio transport: a child process, one JSON-RPC message per line.
 
+mod program_identity;
+
 use crate::sanitize::one_line;
 use crate::shutdown::Shutdown;
-use crate::transport::RequestError;
-use crate::transport::guardian::{self, Processes, ServerInstanceId};
+use crate::transport::diagnostics::{DiagnosticTail, LAST_LINES_WITHIN};
+use crate::transport::guardian::{self, Processes};
 use crate::transport::oversized_line;
 use crate::transport::read_throttle::{LINE_COST, MEGABYTE_COST, ReadThrottle};
 use crate::transport::stdin_writer::StdinWriter;
-use crate::transport::{Inbound, MESSAGE_BYTES_MAX, OutboundMessage, Receipt, TransportLink};
-use crate::transport::{StdioSpec, WorkingDir};
+use crate::transport::{Inbound, MESSAGE_BYTES_MAX, OutboundMessage, Receipt, RequestError, TransportLink};
+use crate::transport::{ServerInstanceId, ServerTransport, StdioSpec, TransportParts, WorkingDir};
 use futures::future::BoxFuture;
-use parking_lot::Mutex;
 use portcullis_core::durable_dir;
+use portcullis_store::pins::ServerIdentity;
 use portcullis_wire::frame::{LONG_BYTES, LineFrame, LineReader, PART_BYTES};
+use program_identity::program_identity;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -29,8 +30,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 /// The default `PATH`. A server does not inherit the hub's.
 pub const USUAL_PLACES: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// How much of standard error is kept, to be shown when a server fails.
-const STDERR_LINES_MAX: usize = 20;
+/// How much of a line of standard error is kept.
 const STDERR_LINE_BYTES_MAX: usize = 4_000;
 /// The longest line that is skipped to its end; the server may go on after it. A longer one ends the server.
 const LINE_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64 + 4 * 1024 * 1024;
@@ -39,55 +39,42 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// How long the next process of a server waits for the previous one: both grace periods, and a moment for the rest.
 const PREVIOUS_ENDS_WITHIN: Duration = END_WITHIN.saturating_mul(2).saturating_add(Duration::from_secs(1));
 
-/// How long the rest of standard error is waited for. A grandchild may hold the pipe open.
-const STDERR_WITHIN: Duration = Duration::from_millis(250);
-/// How soon after its last output a process has ended that ends by itself. Part of the time above.
+/// How soon after its last output a process has ended that ends by itself. Part of [`LAST_LINES_WITHIN`].
 const SEEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// The last lines of a server's standard error.
-#[derive(Clone, Default)]
-pub(crate) struct StderrTail {
-    lines: Arc<Mutex<VecDeque<String>>>,
-    /// Whether more may come.
-    open: Arc<watch::Sender<bool>>,
-}
-
-impl StderrTail {
-    fn push(&self, line: String) {
-        let mut lines = self.lines.lock();
-        if lines.len() >= STDERR_LINES_MAX {
-            lines.pop_front();
-        }
-        lines.push_back(line);
+impl ServerTransport for StdioSpec {
+    fn open(&self, parts: TransportParts<'_>) -> Result<Arc<dyn TransportLink>, String> {
+        start(self, parts)
     }
 
-    /// Returns the last lines, once the server has written all of them.
-    pub(crate) async fn last_words(&self) -> Vec<String> {
-        let mut open = self.open.subscribe();
-        // After the timeout, what is there is enough.
-        let _ = tokio::time::timeout(STDERR_WITHIN, open.wait_for(|open| !open)).await;
-        self.lines.lock().iter().cloned().collect()
+    fn identity(&self) -> BoxFuture<'_, ServerIdentity> {
+        let spec = self.clone();
+        // An unreadable program is a fact of the identity.
+        Box::pin(async {
+            tokio::task::spawn_blocking(move || program_identity(&spec)).await.unwrap_or_default()
+        })
     }
-}
 
-/// Waits until the previous process of a server has ended, and has released what the next one needs: a lock, a port,
-/// a profile.
-///
-/// One that goes on with calls in flight is not waited for any longer than one that ends.
-pub(crate) async fn wait_previous_exited(spec: &StdioSpec, instance: &ServerInstanceId) {
-    if tokio::time::timeout(PREVIOUS_ENDS_WITHIN, spec.processes.none_left(instance)).await.is_err() {
-        tracing::debug!(target: "upstream", server = %instance.0, "starting although the previous process has not ended");
+    fn is_local(&self) -> bool {
+        true
+    }
+
+    /// Waits until the previous process has ended, and has released what the next one needs: a lock, a port, a profile.
+    ///
+    /// One that goes on with calls in flight is not waited for any longer than one that ends.
+    fn wait_free<'a>(&'a self, instance: &'a ServerInstanceId) -> BoxFuture<'a, ()> {
+        Box::pin(async {
+            let ended = self.processes.none_left(instance);
+            if tokio::time::timeout(PREVIOUS_ENDS_WITHIN, ended).await.is_err() {
+                tracing::debug!(target: "upstream", server = %instance.0, "starting although the previous process has not ended");
+            }
+        })
     }
 }
 
 /// Starts the process. It ends when the connection is dropped, together with everything that it started.
-pub(crate) fn start(
-    spec: &StdioSpec,
-    instance: ServerInstanceId,
-    inbound: Arc<dyn Inbound>,
-    stderr: StderrTail,
-    shutdown: &Shutdown,
-) -> Result<Arc<dyn TransportLink>, String> {
+fn start(spec: &StdioSpec, parts: TransportParts<'_>) -> Result<Arc<dyn TransportLink>, String> {
+    let TransportParts { instance, inbound, diagnostics: stderr, shutdown, .. } = parts;
     if shutdown.is_running() {
         return Err("the hub is ending".to_owned());
     }
@@ -127,7 +114,7 @@ pub(crate) fn start(
     let input = Arc::new(StdinWriter::new(stdin));
     let end = CancellationToken::new();
     tokio::spawn(read(stdout, inbound.clone(), stderr.clone()));
-    stderr.open.send_replace(true);
+    stderr.set_open(true);
     let errors = tokio::spawn(read_errors(errors, stderr.clone()));
     let (processes, counted) = (spec.processes.clone(), spec.processes.counted(instance));
     let process = ServerProcess { child, errors, stderr, mark, processes, _counted: counted };
@@ -156,7 +143,7 @@ impl TransportLink for StdioLink {
 struct ServerProcess {
     child: Child,
     errors: JoinHandle<()>,
-    stderr: StderrTail,
+    stderr: DiagnosticTail,
     mark: String,
     processes: Arc<Processes>,
     /// Held to the very end; then the next process may start.
@@ -189,7 +176,7 @@ impl ServerProcess {
         if by_itself && tokio::time::timeout(SEEN_WITHIN, self.child.wait()).await.is_err() {
             by_itself = false;
             self.stderr.push("[stopped by the hub: it closed stdin or stdout and did not exit]".to_owned());
-            self.stderr.open.send_replace(false);
+            self.stderr.set_open(false);
         }
         // The usual way to stop a server; signals follow.
         input.close();
@@ -213,9 +200,9 @@ impl ServerProcess {
 
     /// Records how a process ended by itself, after the rest of its output.
     async fn last_words(&mut self, how: &str) {
-        let _ = tokio::time::timeout(STDERR_WITHIN, &mut self.errors).await;
+        let _ = tokio::time::timeout(LAST_LINES_WITHIN, &mut self.errors).await;
         self.stderr.push(format!("[it ended: {how}]"));
-        self.stderr.open.send_replace(false);
+        self.stderr.set_open(false);
     }
 }
 
@@ -226,7 +213,7 @@ fn signal(group: Option<Pid>, signal: Signal) {
     }
 }
 
-async fn read(stdout: ChildStdout, inbound: Arc<dyn Inbound>, stderr: StderrTail) {
+async fn read(stdout: ChildStdout, inbound: Arc<dyn Inbound>, stderr: DiagnosticTail) {
     let (mut lines, mut throttle) = (LineReader::new(stdout, MESSAGE_BYTES_MAX), ReadThrottle::new());
     loop {
         let line = tokio::select! {
@@ -280,7 +267,7 @@ fn megabytes(bytes: usize) -> f64 {
     bytes as f64 / (1024.0 * 1024.0)
 }
 
-async fn read_errors(stderr: ChildStderr, tail: StderrTail) {
+async fn read_errors(stderr: ChildStderr, tail: DiagnosticTail) {
     let mut lines = LineReader::new(stderr, STDERR_LINE_BYTES_MAX);
     while let Ok(line) = lines.next().await {
         match line {

@@ -1,9 +1,9 @@
 //! Well-behaved servers over streamable HTTP and HTTP+SSE.
 
-use crate::support::{UpstreamFixture, conformance_hub, reads, said, spec};
+use crate::support::{UpstreamFixture, conformance_hub, reads, said, spec, with_headers};
 use portcullis_testkit::misbehaving_server::{MisbehavingReply, MisbehavingServer, answer, events};
 use portcullis_testkit::wait::until;
-use portcullis_upstream::{HeaderSpec, StatusKind, TransportSpec, ValueResolver};
+use portcullis_upstream::{HeaderSpec, StatusKind, ValueResolver};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -187,10 +187,9 @@ async fn headers_are_looked_up_each_time() {
     let values = ValueResolver(Arc::new(move |written: &str| {
         Ok(format!("{written}-{}", counted.fetch_add(1, Ordering::Relaxed)))
     }));
-    let mut spec = spec(&server.url());
-    let TransportSpec::Http(http) = &mut spec.transport else { unreachable!() };
     let name = "x-key".parse().unwrap();
-    http.headers = vec![HeaderSpec { name, written: "key".to_owned(), values }];
+    let headers = vec![HeaderSpec { name, written: "key".to_owned(), values }];
+    let spec = with_headers(&server.url(), headers);
     let world = UpstreamFixture::connected(spec).await;
     world.call("up_echo").await;
     let keys: std::collections::BTreeSet<_> =

@@ -1,11 +1,11 @@
 //! Misbehaving servers: each costs one call or one connection, never more.
 
-use crate::support::{UpstreamFixture, reads, spec};
+use crate::support::{UpstreamFixture, reads, spec, with_headers};
 use portcullis_testkit::misbehaving_server::{
     MisbehavingReply, MisbehavingServer, RecordedRequest, answer, events,
 };
 use portcullis_testkit::wait::{until, within};
-use portcullis_upstream::{HeaderSpec, ServerSpec, StatusKind, TransportSpec, ValueResolver};
+use portcullis_upstream::{HeaderSpec, ServerSpec, StatusKind, ValueResolver};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -98,9 +98,9 @@ async fn a_call_is_made_once_though_its_answer_broke_off_and_cannot_be_taken_up_
             true => Err("not now".to_owned()),
             false => Ok(written.to_owned()),
         }));
-        let mut spec = spec(&server.url());
-        let TransportSpec::Http(http) = &mut spec.transport else { unreachable!() };
-        http.headers = vec![HeaderSpec { name: "x-key".parse().unwrap(), written: "key".to_owned(), values }];
+        let name = "x-key".parse().unwrap();
+        let headers = vec![HeaderSpec { name, written: "key".to_owned(), values }];
+        let spec = with_headers(&server.url(), headers);
         let before = times(&server, "tools/call");
         let said = within("the call", UpstreamFixture::connected(spec).await.call("up_echo")).await;
         assert!(said.contains(expected), "{said}");

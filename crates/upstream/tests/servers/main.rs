@@ -8,6 +8,7 @@ mod http_real;
 mod http_session;
 mod http_weak;
 mod lists;
+mod new_transport;
 mod notifications;
 mod retries;
 mod stdio_asks;

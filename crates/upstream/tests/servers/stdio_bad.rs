@@ -3,7 +3,7 @@
 use crate::support::{UpstreamFixture, prefixed};
 use portcullis_testkit::wait::{PATIENCE, until, within};
 use portcullis_upstream::{
-    Processes, ProgramLookup, ServerSpec, StatusKind, StdioSpec, TransportSpec, ValueResolver, WorkingDir,
+    Processes, ProgramLookup, ServerSpec, StatusKind, StdioSpec, ValueResolver, WorkingDir,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) fn program(script: &str, folder: &Path) -> ServerSpec {
         digests: Arc::default(),
     };
     let timeout = Duration::from_millis(300);
-    ServerSpec { timeout, ..prefixed(TransportSpec::Stdio(spec)) }
+    ServerSpec { timeout, ..prefixed(spec) }
 }
 
 pub(crate) fn starts(folder: &Path) -> Vec<String> {

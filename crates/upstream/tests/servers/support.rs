@@ -4,18 +4,23 @@ use portcullis_core::{ChangeNotifier, Effect, Pattern, Registry};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::wait::until;
 use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
-use portcullis_upstream::{HttpSpec, ServerSpec, ServerStatus, StatusKind, TransportSpec, Upstream};
+use portcullis_upstream::{
+    HeaderSpec, HttpSpec, ServerSpec, ServerStatus, ServerTransport, StatusKind, Upstream,
+};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
 pub(crate) fn spec(url: &str) -> ServerSpec {
-    let http =
-        HttpSpec { place: url.parse().unwrap(), headers: Vec::new(), oauth: None, extra_roots: Vec::new() };
-    prefixed(TransportSpec::Http(http))
+    with_headers(url, Vec::new())
+}
+
+/// The same, with headers on every request.
+pub(crate) fn with_headers(url: &str, headers: Vec<HeaderSpec>) -> ServerSpec {
+    prefixed(HttpSpec { place: url.parse().unwrap(), headers, oauth: None, extra_roots: Vec::new() })
 }
 
 /// A server with destructive tools.
-pub(crate) fn prefixed(transport: TransportSpec) -> ServerSpec {
+pub(crate) fn prefixed(transport: impl ServerTransport + 'static) -> ServerSpec {
     ServerSpec { prefix: "up_".to_owned(), effects: Vec::new(), ..taken_as_it_is("up", transport) }
 }
 

@@ -87,7 +87,7 @@ impl McpCommandContext {
     /// Shows the command of an imported server and asks before its first start: the review has to run it, and others wrote
     /// it.
     fn may_begin(&self, server: &McpServerSettings, args: &McpTrustArgs) -> Result<bool> {
-        let (name, is_local) = (&server.name, server.place.is_none());
+        let (name, is_local) = (&server.name, server.is_local());
         let begun = if is_local { "starts" } else { "connects to" };
         let whole = how_it_runs(server, ValueDisplay::Full);
         let shown = if args.full { whole.clone() } else { how_it_runs(server, ValueDisplay::Screen) };

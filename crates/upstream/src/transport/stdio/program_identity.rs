@@ -1,8 +1,8 @@
-//! Identity of a server: how it is reached, and the digests of the program and the scripts that it runs.
+//! Identity of a local server: its command, and the digests of the program and the scripts that it runs.
 //!
 //! A pin is valid only for the identity that an administrator has reviewed, so that a swapped program is noticed.
 
-use crate::transport::{StdioSpec, TransportSpec, WorkingDir};
+use crate::transport::{StdioSpec, WorkingDir};
 use portcullis_store::pins::ServerIdentity;
 use std::fs::File;
 use std::io::Read;
@@ -62,28 +62,8 @@ const PACKAGE: &str = "package.json";
 const PACKAGE_BYTES_MAX: u64 = 1024 * 1024;
 const SHELLS: [&str; 4] = ["sh", "bash", "dash", "zsh"];
 
-/// Returns the identity of a server: how it is reached, and by which program. Reads the program.
-pub(crate) async fn identity_of(transport: &TransportSpec) -> ServerIdentity {
-    match transport {
-        TransportSpec::Stdio(spec) => {
-            let spec = spec.clone();
-            // An unreadable program is a fact of the identity.
-            tokio::task::spawn_blocking(move || stdio_facts(&spec)).await.unwrap_or_default()
-        }
-        TransportSpec::Http(http) => {
-            let mut facts = ServerIdentity::from([("url".to_owned(), http.place.to_string())]);
-            // Another issuer makes it another server.
-            if let Some(oauth) = &http.oauth
-                && let Some(issuer) = oauth.issuer().await
-            {
-                facts.insert("issuer".to_owned(), issuer);
-            }
-            facts
-        }
-    }
-}
-
-fn stdio_facts(spec: &StdioSpec) -> ServerIdentity {
+/// Returns the identity of a local server. Reads the program.
+pub(super) fn program_identity(spec: &StdioSpec) -> ServerIdentity {
     // The hub's own two are the same for every server, but depend on where the hub is started.
     let names = spec.env.iter().map(|(name, _)| name.as_str());
     let names: Vec<&str> = names.filter(|name| !matches!(*name, "PATH" | "HOME")).collect();
