@@ -20,7 +20,7 @@ use portcullis_core::{
 use portcullis_wire::era::{ClientCapabilities, RequestMeta, ServerProfile};
 use portcullis_wire::params::{ParamKey, Params};
 use portcullis_wire::rpc::RpcOutcome;
-use portcullis_wire::{Era, RequestId, Revision, RpcError, RpcMethod, RpcRequest, era, render};
+use portcullis_wire::{RequestId, Revision, RpcError, RpcMethod, RpcRequest, era, render};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use std::cell::OnceCell;
@@ -481,9 +481,9 @@ impl Exchange {
             }
         }
         let may_be_task = |tool: &ToolDef| tool.tasks != TaskSupport::Never;
-        let tool = match self.revision.era() {
-            Era::Sessions => None,
-            Era::PerRequest => self.hub.gate.find_tool_if(&self.caller(), &name, may_be_task),
+        let tool = match self.revision.server().offers_tasks() {
+            true => self.hub.gate.find_tool_if(&self.caller(), &name, may_be_task),
+            false => None,
         };
         let support = tool.map(|tool| tool.tasks).unwrap_or_default();
         let offers = self.offers();
@@ -553,9 +553,9 @@ impl Exchange {
         params: &Params<'_>,
     ) -> Result<CallJob, RpcError> {
         let (client, cancel) = (self.client.clone(), self.cancel.clone());
-        let others = params.others(|name| era::is_passed_on(self.revision, name))?;
+        let others = params.others(|name| self.revision.server().forwards_param(name))?;
         let passed = PassthroughParams { params: others, meta: self.meta.others.clone() };
-        if self.revision.era() == Era::Sessions {
+        if self.revision.server().asks_by_request() {
             let peer = Arc::new(SessionPeer::new(self.session, self.sink, &self.meta));
             let mut call = Call::new(client, target, arguments, CallCtx::new(cancel, peer));
             call.passed = passed;

@@ -329,7 +329,7 @@ fn tool(
         _ => (TaskSupport::Never, false),
     };
     // A server of the newer era decides itself which calls become tasks.
-    let (tasks, runs_as_task) = match era.map(|era| era.dialect().task_start()) {
+    let (tasks, runs_as_task) = match era.map(|era| era.client().task_start()) {
         Some(TaskStart::ByServer) => (TaskSupport::Never, false),
         Some(TaskStart::OnRequest) | None => (tasks, runs_as_task),
     };

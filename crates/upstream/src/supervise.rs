@@ -22,7 +22,7 @@ use crate::status::{ServerStatus, StatusKind};
 use crate::subscribe::{ListenEvent, ResourceSubscriber, SubscriptionListener};
 use crate::transport::{DiagnosticTail, Inbound, LinkError, RequestError, TransportParts};
 use portcullis_store::pins::ServerIdentity;
-use portcullis_wire::{Era, SubscriptionStyle};
+use portcullis_wire::SubscriptionStyle;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -418,7 +418,7 @@ async fn connect(
     let server_info = match handshaken {
         Ok(server_info) => server_info,
         Err(HandshakeError::EndedWhenProbed) => {
-            server.reach.set_hint(Some(ProtocolHint { era: Era::Sessions, transport: None }));
+            server.reach.set_hint(Some(ProtocolHint::ended_when_probed()));
             return Err(ConnectionEnd::Again(ENDS_WHEN_PROBED));
         }
         Err(HandshakeError::Failed(error)) => {

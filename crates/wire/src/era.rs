@@ -1,4 +1,6 @@
-//! The two eras of the MCP protocol. All version differences are in this module and in `dialect`.
+//! The two eras of the MCP protocol, and the wire forms that differ between them. What differs in behaviour is a method of
+//! `ServerDialect` (the hub as a server) or `ClientDialect` (as a client), so that no other code compares eras: `era_tests.rs`
+//! scans the workspace for that.
 //!
 //! Up to 2025-11-25 a client opens a session with `initialize`, and the server may send requests to the client during
 //! a call. From 2026-07-28 on requests are stateless: `_meta` carries the version and the client's capabilities, results
@@ -7,7 +9,7 @@
 
 use crate::message::RequestId;
 use crate::params::{ParamKey, Params, RawMembers};
-use crate::rpc::{self, RpcError, RpcErrorSource};
+use crate::rpc::{self, RpcError};
 use portcullis_core::{ClientCapability, InputRequest, InputRequestKind, LogLevel};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -22,6 +24,11 @@ pub enum Era {
     Sessions,
     /// Stateless: each request carries its version and capabilities.
     PerRequest,
+}
+
+impl Era {
+    /// The era that is assumed of a server before the handshake is done.
+    pub const BEFORE_HANDSHAKE: Era = Era::Sessions;
 }
 
 /// A dated revision of the protocol.
@@ -43,8 +50,16 @@ impl Revision {
         Revision::V2026_07_28,
     ];
 
+    pub const NEWEST: Revision = Revision::V2026_07_28;
+
     /// The newest revision that `initialize` can negotiate.
     pub const NEWEST_WITH_SESSIONS: Revision = Revision::V2025_11_25;
+
+    /// The newest revision with JSON-RPC batches.
+    pub const NEWEST_WITH_BATCHES: Revision = Revision::V2025_03_26;
+
+    /// The revision of a server that names none that the hub knows.
+    pub const OLDEST: Revision = Revision::V2024_11_05;
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -67,13 +82,23 @@ impl Revision {
     /// Returns the revision for a session: the requested one if it has sessions, else the newest that does.
     pub fn negotiate(asked: &str) -> Revision {
         Revision::parse(asked)
-            .filter(|revision| revision.era() == Era::Sessions)
+            .filter(|revision| revision.server().keeps_session())
             .unwrap_or(Revision::NEWEST_WITH_SESSIONS)
     }
 
     /// Returns whether the revision has JSON-RPC batches.
     pub fn allows_batches(self) -> bool {
-        self <= Revision::V2025_03_26
+        self <= Revision::NEWEST_WITH_BATCHES
+    }
+
+    /// Returns whether a request to a server may ask to be run as a task. From 2026-07-28 on the server decides that.
+    pub fn runs_tasks_on_request(self) -> bool {
+        self == Revision::V2025_11_25
+    }
+
+    /// Returns the revision that a request of the hub speaks before anything is negotiated, where its method implies one.
+    pub fn implied_by(method: &str) -> Option<Revision> {
+        (method == "server/discover").then_some(Revision::NEWEST)
     }
 
     /// Returns whether an SSE stream begins with a priming event, which carries only an event id for resumption.
@@ -283,12 +308,6 @@ impl RequestMeta {
     }
 }
 
-/// Returns whether a parameter unknown to the hub is forwarded upstream. `task` of the older era is dropped: the hub does
-/// not offer tasks there, so the client could not poll the task.
-pub fn is_passed_on(revision: Revision, name: &str) -> bool {
-    revision.era() == Era::PerRequest || name != "task"
-}
-
 /// Returns the revision of a request on a line transport (stdio, socket), or `None` if the session decides.
 pub fn revision_of_line(meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
     match meta.version.as_deref() {
@@ -303,7 +322,7 @@ pub fn revision_of_line(meta: &RequestMeta) -> Result<Option<Revision>, RpcError
 pub fn revision_of_http(header: Option<&str>, meta: &RequestMeta) -> Result<Option<Revision>, RpcError> {
     let known = header.map(Revision::parse);
     match (known, meta.version.as_deref()) {
-        (Some(Some(revision)), _) if revision.era() == Era::Sessions => Ok(Some(revision)),
+        (Some(Some(revision)), _) if revision.server().keeps_session() => Ok(Some(revision)),
         (None, None) => Ok(None),
         // An unknown version without `_meta`: list the supported ones.
         (Some(None), None) => Err(unsupported(header.unwrap_or_default())),
@@ -324,7 +343,7 @@ fn checked(version: &str, meta: &RequestMeta) -> Result<Revision, RpcError> {
     if meta.offers.is_none() {
         return Err(incomplete());
     }
-    Revision::parse(version).filter(|r| r.era() == Era::PerRequest).ok_or_else(|| unsupported(version))
+    Revision::parse(version).filter(|r| !r.server().keeps_session()).ok_or_else(|| unsupported(version))
 }
 
 fn incomplete() -> RpcError {
@@ -380,27 +399,9 @@ pub fn missing_tasks() -> RpcError {
 
 /// The error for a resource that does not exist, or that the caller may not see.
 pub fn resource_not_found(revision: Revision, uri: &str) -> RpcError {
-    let code = match revision.era() {
-        Era::Sessions => rpc::RESOURCE_NOT_FOUND,
-        Era::PerRequest => rpc::INVALID_PARAMS,
-    };
     let uri = portcullis_core::json::printable(uri);
-    RpcError::new(code, format!("Resource not found: {uri}")).with(json!({ "uri": uri }))
-}
-
-/// Returns the HTTP status for an error of a request.
-pub fn http_status(revision: Revision, error: &RpcError) -> u16 {
-    match (revision.era(), error.code) {
-        // The request to the hub lacks the capability too, so this counts as the hub's own error if an upstream server reports it.
-        (Era::PerRequest, rpc::MISSING_CAPABILITY) => 400,
-        // The status is about the hub's own handling. An upstream server's error is a successful exchange.
-        _ if error.said_by == RpcErrorSource::Other => 200,
-        (_, rpc::PARSE_ERROR | rpc::INVALID_REQUEST) => 400,
-        (_, rpc::HEADER_MISMATCH | rpc::UNSUPPORTED_VERSION) => 400,
-        (Era::Sessions, _) => 200,
-        (Era::PerRequest, rpc::METHOD_NOT_FOUND) => 404,
-        (Era::PerRequest, _) => 200,
-    }
+    RpcError::new(revision.server().resource_not_found(), format!("Resource not found: {uri}"))
+        .with(json!({ "uri": uri }))
 }
 
 /// The kind of a result, for its envelope.
@@ -420,7 +421,7 @@ pub fn wrap_result(revision: Revision, kind: ResultKind, object: Vec<u8>) -> Vec
 
 /// Returns whether clients of a revision accept this `outputSchema`. With sessions, structured results must be objects.
 pub fn takes_output_schema(revision: Revision, schema: &Value) -> bool {
-    revision.era() == Era::PerRequest || schema["type"] == "object"
+    revision.server().structures_any_value() || schema["type"] == "object"
 }
 
 /// Returns an upstream tool definition without its `outputSchema`.
@@ -437,7 +438,9 @@ pub fn structured_as_taken(revision: Revision, result: &RawValue) -> Option<Box<
         let value = after.trim_start().strip_prefix(':');
         value.is_none_or(|value| value.trim_start().starts_with('{'))
     };
-    if revision.era() == Era::PerRequest || result.get().split(STRUCTURED_QUOTED).skip(1).all(is_object) {
+    if revision.server().structures_any_value()
+        || result.get().split(STRUCTURED_QUOTED).skip(1).all(is_object)
+    {
         return None;
     }
     let fields: RawMembers<'_> = serde_json::from_str(result.get()).ok()?;
@@ -503,7 +506,7 @@ fn complete(
     mut object: Vec<u8>,
     has: impl FnOnce(&[u8]) -> EnvelopeFields,
 ) -> Vec<u8> {
-    if revision.era() == Era::Sessions {
+    if !revision.server().describes_results() {
         return object;
     }
     let has = has(&object);
@@ -597,7 +600,7 @@ impl ServerProfile {
     pub fn initialize(&self, revision: Revision) -> Vec<u8> {
         let mut result = json!({
             "protocolVersion": revision.as_str(),
-            "capabilities": self.capabilities(Era::Sessions),
+            "capabilities": self.capabilities(revision),
             "serverInfo": server_info(),
         });
         if let Some(instructions) = &self.instructions {
@@ -610,7 +613,7 @@ impl ServerProfile {
     pub fn discover(&self, revision: Revision) -> Vec<u8> {
         let versions: Vec<&str> = Revision::ALL.into_iter().rev().map(Revision::as_str).collect();
         let mut result =
-            json!({ "supportedVersions": versions, "capabilities": self.capabilities(Era::PerRequest) });
+            json!({ "supportedVersions": versions, "capabilities": self.capabilities(revision) });
         if let Some(instructions) = &self.instructions {
             result["instructions"] = instructions.as_str().into();
         }
@@ -618,7 +621,7 @@ impl ServerProfile {
         wrap_result(revision, kind, result.to_string().into_bytes())
     }
 
-    fn capabilities(&self, era: Era) -> Value {
+    fn capabilities(&self, revision: Revision) -> Value {
         let mut capabilities = json!({
             "tools": { "listChanged": true },
             "resources": { "subscribe": true, "listChanged": true },
@@ -626,7 +629,7 @@ impl ServerProfile {
             "completions": {},
             "logging": {},
         });
-        if era == Era::PerRequest && self.tasks {
+        if self.tasks && revision.server().offers_tasks() {
             capabilities["extensions"] = json!({ TASKS: {} });
         }
         capabilities
@@ -674,7 +677,10 @@ mod tests {
         for (code, older, newer) in codes {
             let said = ForeignError { code: code.into(), message: String::new(), data: None };
             let statuses = |error: &RpcError| {
-                (http_status(Revision::V2025_11_25, error), http_status(Revision::V2026_07_28, error))
+                (
+                    Revision::V2025_11_25.server().http_status(error),
+                    Revision::V2026_07_28.server().http_status(error),
+                )
             };
             assert_eq!(statuses(&RpcError::new(code, "")), (older, newer), "{code}");
             // A missing capability is 400 even from an upstream server.

@@ -1,6 +1,6 @@
 //! The JSON-RPC request methods of MCP, as one enum, so that dispatch is exhaustive.
 
-use crate::era::{Era, Revision};
+use crate::era::Revision;
 
 /// A request method of at least one revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,31 +49,7 @@ impl RpcMethod {
             "tasks/cancel" => RpcMethod::CancelTask,
             _ => return None,
         };
-        method.only_in().is_none_or(|era| era == revision.era()).then_some(method)
-    }
-
-    /// Returns the only era with this method; `None` if both have it.
-    fn only_in(self) -> Option<Era> {
-        match self {
-            RpcMethod::Initialize
-            | RpcMethod::Ping
-            | RpcMethod::SetLogLevel
-            | RpcMethod::Subscribe
-            | RpcMethod::Unsubscribe => Some(Era::Sessions),
-            RpcMethod::Discover
-            | RpcMethod::Listen
-            | RpcMethod::GetTask
-            | RpcMethod::UpdateTask
-            | RpcMethod::CancelTask => Some(Era::PerRequest),
-            RpcMethod::ListTools
-            | RpcMethod::CallTool
-            | RpcMethod::ListPrompts
-            | RpcMethod::GetPrompt
-            | RpcMethod::ListResources
-            | RpcMethod::ListTemplates
-            | RpcMethod::ReadResource
-            | RpcMethod::Complete => None,
-        }
+        revision.server().has_method(method).then_some(method)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Renders the types of `core` as MCP JSON.
 
-use crate::era::{self, Era, ResultKind, Revision, wrap_result};
+use crate::era::{self, ResultKind, Revision, wrap_result};
 use crate::json_string::write_string;
 use crate::rpc::{self, RpcError, RpcOutcome};
 use portcullis_core::{
@@ -206,8 +206,10 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
                 .with(json!({ "retry_after_ms": wait })))
         }
         ErrorKind::Internal => Err(protocol_fault(rpc::INTERNAL_ERROR, error)),
-        ErrorKind::NeedsCapability => match (revision.era(), error.capability) {
-            (Era::PerRequest, Some(capability)) => Err(era::missing_capability(capability)),
+        ErrorKind::NeedsCapability => match error.capability {
+            Some(capability) if revision.server().refuses_missing_capability() => {
+                Err(era::missing_capability(capability))
+            }
             _ => error_result(revision, target, style, error),
         },
         // The session sends the requests for input; without a session the call cannot go on.

@@ -7,6 +7,7 @@ use crate::home::Home;
 use crate::mcp::ServerManager;
 use anyhow::{Context, Result, anyhow, bail};
 use portcullis_server::{line, local};
+use portcullis_wire::client_dialect::sender_members;
 use portcullis_wire::era::TASKS;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -76,11 +77,8 @@ impl HubClient {
         let id = self.next_id;
         self.next_id += 1;
         let mut params = params;
-        params["_meta"] = json!({
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientCapabilities": { "extensions": { TASKS: {} } },
-            "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
-        });
+        let members = sender_members(&json!({ "extensions": { TASKS: {} } }), None);
+        params["_meta"] = serde_json::from_str(&format!("{{{members}}}"))?;
         let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.to.write_all(format!("{message}\n").as_bytes()).await?;
         self.to.flush().await?;

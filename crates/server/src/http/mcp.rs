@@ -24,7 +24,7 @@ use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::message::{self, RpcBatch};
 use portcullis_wire::params::{ParamKey, Params};
 use portcullis_wire::{
-    Era, IncomingFrame, Message, RequestId, Revision, RpcError, RpcMethod, RpcRequest,
+    IncomingFrame, Message, RequestId, Revision, RpcError, RpcMethod, RpcRequest,
     mirrored_headers as mirrored, rpc,
 };
 use std::sync::Arc;
@@ -190,9 +190,8 @@ impl PostRequest {
             Ok(prepared) => prepared,
             Err(error) => return refused(error).into(),
         };
-        match revision.map(Revision::era) {
-            Some(Era::PerRequest) => {
-                let revision = revision.unwrap_or(Revision::V2026_07_28);
+        match revision {
+            Some(revision) if !revision.server().keeps_session() => {
                 if let Err(error) = self.headers_agree(revision, request, &params) {
                     let status = status_of(revision, &error);
                     return rpc_error(&self.hub.outgoing, status, Some(&request.id), error).into();
@@ -200,7 +199,7 @@ impl PostRequest {
                 let stream = ClientStream::fleeting();
                 self.run(revision, None, stream, meta, request, &params)
             }
-            Some(Era::Sessions) | None => self.with_session(revision, meta, request, &params),
+            revision => self.with_session(revision, meta, request, &params),
         }
     }
 
@@ -406,7 +405,7 @@ impl PostRequest {
                 id: request.id.clone(),
                 hub: self.hub.clone(),
                 client: self.client.clone(),
-                revision: revision.unwrap_or(Revision::V2025_03_26),
+                revision: revision.unwrap_or(Revision::NEWEST_WITH_BATCHES),
                 session: session.clone(),
                 sink,
                 stream: None,
@@ -468,7 +467,7 @@ pub(super) fn shutting_down(hub: &Hub, id: Option<&RequestId>) -> Response {
 }
 
 fn status_of(revision: Revision, error: &RpcError) -> StatusCode {
-    StatusCode::from_u16(era::http_status(revision, error)).unwrap_or(StatusCode::OK)
+    StatusCode::from_u16(revision.server().http_status(error)).unwrap_or(StatusCode::OK)
 }
 
 fn answered(

@@ -9,7 +9,7 @@ use crate::stream::{ClientStream, MessageSink, OnEnd, PrimingEvent};
 use axum::body::Body;
 use axum::response::Response;
 use futures::future::BoxFuture;
-use portcullis_wire::{Era, RequestId, Revision};
+use portcullis_wire::{RequestId, Revision};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -63,12 +63,12 @@ impl RunningRequest {
         }
         self.detach();
         // In the newer era closing the stream cancels the call; in the older one the client may resume the stream.
-        let on_end: OnEnd = match self.revision.era() {
-            Era::PerRequest => {
+        let on_end: OnEnd = match self.revision.server().cancels_on_disconnect() {
+            true => {
                 let cancel = self.cancel.clone();
                 Some(Box::new(move || cancel.cancel()))
             }
-            Era::Sessions => session.map(|session| session.reading(&self.stream)),
+            false => session.map(|session| session.reading(&self.stream)),
         };
         event_stream(Body::from_stream(self.stream.clone().read(0, prime, on_end)))
     }
@@ -89,11 +89,11 @@ impl Future for RunningRequest {
 
 impl Drop for RunningRequest {
     fn drop(&mut self) {
-        match self.revision.era() {
-            // A lost connection is not a cancellation: the work continues, and its response waits in the stream.
-            Era::Sessions => self.detach(),
-            Era::PerRequest if self.work.is_some() => self.cancel.cancel(),
-            Era::PerRequest => {}
+        if !self.revision.server().cancels_on_disconnect() {
+            // The work continues, and its response waits in the stream.
+            self.detach();
+        } else if self.work.is_some() {
+            self.cancel.cancel();
         }
     }
 }

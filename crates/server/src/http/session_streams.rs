@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use portcullis_core::Client;
-use portcullis_wire::{Era, Revision};
+use portcullis_wire::Revision;
 use std::sync::Arc;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -66,7 +66,7 @@ pub(super) async fn delete(
 /// Finds the session of a request without a body.
 fn named(hub: &Hub, client: &Client, headers: &HeaderMap) -> Result<Arc<McpSession>, Response> {
     let version = text(headers, VERSION_HEADER).and_then(Revision::parse);
-    if version.is_some_and(|version| version.era() == Era::PerRequest) {
+    if version.is_some_and(|version| !version.server().accepts_get()) {
         return Err(not_allowed());
     }
     let Some(id) = text(headers, SESSION_HEADER) else {

@@ -440,7 +440,7 @@ mod tests {
     }
 
     fn begun(era: Era, result: &str) -> Option<UpstreamTask> {
-        UpstreamTask::begun(era.dialect(), &RawValue::from_string(result.to_owned()).unwrap())
+        UpstreamTask::begun(era.client(), &RawValue::from_string(result.to_owned()).unwrap())
     }
 
     #[test]

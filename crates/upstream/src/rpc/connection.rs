@@ -7,7 +7,7 @@ use crate::transport::{OutboundMessage, RequestError, TransportHint, TransportLi
 use bytes::Bytes;
 use futures::future::OptionFuture;
 use portcullis_core::{BoxFuture, InputRefusal, InputRequestKind, InputResponses, KeyedInputRequest, Peer};
-use portcullis_wire::{Era, EraDialect, Revision, rpc};
+use portcullis_wire::{ClientDialect, Era, Revision, rpc};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::future::poll_fn;
@@ -81,12 +81,12 @@ impl Connection {
     }
 
     /// Returns the dialect of the server. Before the handshake, that of the older era.
-    pub(crate) fn dialect(&self) -> &'static dyn EraDialect {
-        self.era().dialect()
+    pub(crate) fn dialect(&self) -> &'static dyn ClientDialect {
+        self.era().client()
     }
 
     pub(crate) fn era(&self) -> Era {
-        self.revision().map_or(Era::Sessions, Revision::era)
+        self.revision().map_or(Era::BEFORE_HANDSHAKE, Revision::era)
     }
 
     /// Sends a request of the hub itself.

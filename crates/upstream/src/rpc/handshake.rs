@@ -21,6 +21,13 @@ pub(crate) struct ProtocolHint {
     pub(crate) transport: Option<TransportHint>,
 }
 
+impl ProtocolHint {
+    /// Returns what is known of a server that ended when it was probed: it is of the older era.
+    pub(crate) fn ended_when_probed() -> ProtocolHint {
+        ProtocolHint { era: Era::Sessions, transport: None }
+    }
+}
+
 /// What a server said in the handshake.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HandshakeResult {
@@ -105,9 +112,8 @@ pub(crate) async fn handshake(
         let why = "the server's response to `initialize` has no `protocolVersion`".to_owned();
         return Err(RequestError::Link(LinkError::Failed { why, sent: true }).into());
     };
-    let revision = Revision::parse(version).unwrap_or(Revision::V2024_11_05);
-    // Only this revision has tasks of this kind.
-    let runs_tasks = revision == Revision::V2025_11_25
+    let revision = Revision::parse(version).unwrap_or(Revision::OLDEST);
+    let runs_tasks = revision.runs_tasks_on_request()
         && said["capabilities"]["tasks"]["requests"]["tools"]["call"].is_object();
     connection.agree(NegotiatedProtocol { revision, runs_tasks });
     // Sent before anything else: many servers respond to nothing earlier.
@@ -120,14 +126,14 @@ async fn discover(
     connection: &Connection,
     within: Duration,
 ) -> Result<Option<HandshakeResult>, RequestError> {
-    let meta = format!(r#""_meta":{{{}}}"#, Era::PerRequest.dialect().sender_meta(None).unwrap_or_default());
+    let meta = format!(r#""_meta":{{{}}}"#, Revision::NEWEST.client().sender_meta(None).unwrap_or_default());
     let discovered = connection.hub_request("server/discover", meta, within).await?;
     let said: Value = serde_json::from_str(discovered.get()).unwrap_or_default();
-    let speaks = |version: &Value| version == Revision::V2026_07_28.as_str();
+    let speaks = |version: &Value| version == Revision::NEWEST.as_str();
     if !said["supportedVersions"].as_array().is_some_and(|versions| versions.iter().any(speaks)) {
         return Ok(None);
     }
-    connection.agree(NegotiatedProtocol { revision: Revision::V2026_07_28, runs_tasks: false });
+    connection.agree(NegotiatedProtocol { revision: Revision::NEWEST, runs_tasks: false });
     Ok(Some(HandshakeResult::of(&said, &said["_meta"]["io.modelcontextprotocol/serverInfo"])))
 }
 
@@ -161,7 +167,7 @@ fn is_newer(error: &ForeignError) -> bool {
 /// Returns whether a server that refuses a version offers the same one.
 fn offers_newest(error: &ForeignError) -> bool {
     error.code == i64::from(rpc::UNSUPPORTED_VERSION)
-        && supported(error).is_some_and(|all| all.iter().any(|one| one == Revision::V2026_07_28.as_str()))
+        && supported(error).is_some_and(|all| all.iter().any(|one| one == Revision::NEWEST.as_str()))
 }
 
 /// Returns the versions that a refusal offers instead.
@@ -175,7 +181,7 @@ fn supported(error: &ForeignError) -> Option<Vec<String>> {
 fn with_probe(error: RequestError, probed: Option<RequestError>) -> RequestError {
     match (error, probed) {
         (RequestError::Link(LinkError::Failed { why, sent }), Some(probed)) => {
-            let why = format!("{why}; asked for {}, {probed}", Revision::V2026_07_28.as_str());
+            let why = format!("{why}; asked for {}, {probed}", Revision::NEWEST.as_str());
             RequestError::Link(LinkError::Failed { why, sent })
         }
         (error, _) => error,

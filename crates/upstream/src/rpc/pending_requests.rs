@@ -8,7 +8,7 @@ use super::pending_request::{PendingRequest, ServerQuestion};
 use super::task_status::UpstreamTask;
 use parking_lot::Mutex;
 use portcullis_core::{Client, Peer};
-use portcullis_wire::{EraDialect, RequestId};
+use portcullis_wire::{ClientDialect, RequestId};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct CallOwner {
     pub(crate) peer: Arc<dyn Peer>,
     pub(crate) slot: Arc<PendingRequest>,
     /// The dialect in which the server may answer with a task, where the hub polls that task for the client.
-    pub(crate) task_dialect: Option<&'static dyn EraDialect>,
+    pub(crate) task_dialect: Option<&'static dyn ClientDialect>,
 }
 
 /// One request that waits for its response. Removed before that, it has lost its server.

@@ -1,6 +1,6 @@
 //! The status of a task at an upstream server, as both eras write it.
 
-use portcullis_wire::EraDialect;
+use portcullis_wire::ClientDialect;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -41,7 +41,7 @@ pub(crate) struct UpstreamTask {
 
 impl UpstreamTask {
     /// Returns the task that a server answers with instead of a result.
-    pub(crate) fn begun(dialect: &dyn EraDialect, result: &RawValue) -> Option<UpstreamTask> {
+    pub(crate) fn begun(dialect: &dyn ClientDialect, result: &RawValue) -> Option<UpstreamTask> {
         serde_json::from_str(dialect.begun_task(result)?.get()).ok()
     }
 }

@@ -21,7 +21,7 @@ use portcullis_egress::Url;
 use portcullis_egress::configured_client::{BodyReadError, ConfiguredResponse, Method};
 use portcullis_egress::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use portcullis_store::pins::ServerIdentity;
-use portcullis_wire::{EraDialect, Revision, mirrored_headers};
+use portcullis_wire::{ClientDialect, Revision, mirrored_headers};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -170,7 +170,7 @@ impl TransportLink for HttpLink {
 
     fn cancels_on_drop(&self) -> bool {
         // Before the handshake is done there is nothing to cancel.
-        self.transport.dialect().is_none_or(EraDialect::cancels_on_disconnect)
+        self.transport.dialect().is_none_or(ClientDialect::cancels_on_disconnect)
     }
 
     fn hint(&self) -> Option<TransportHint> {
@@ -181,8 +181,8 @@ impl TransportLink for HttpLink {
 }
 
 impl HttpTransport {
-    fn dialect(&self) -> Option<&'static dyn EraDialect> {
-        self.revision.get().map(|revision| revision.era().dialect())
+    fn dialect(&self) -> Option<&'static dyn ClientDialect> {
+        self.revision.get().map(|revision| revision.client())
     }
 
     async fn send(self: &Arc<Self>, message: &OutboundMessage<'_>) -> Result<(), RequestError> {
@@ -308,8 +308,7 @@ impl HttpTransport {
     fn headers(&self, message: Option<&OutboundMessage<'_>>) -> Cow<'_, HeaderMap> {
         let Some(message) = message else { return Cow::Owned(self.known_headers(HeaderMap::new(), None)) };
         let usual = || self.exchanges.usual().clone();
-        // The newer era begins with this request, before anything is negotiated.
-        let asked = (message.method == Some("server/discover")).then_some(Revision::V2026_07_28);
+        let asked = message.method.and_then(Revision::implied_by);
         let Some(revision) = self.revision.get().copied().or(asked) else {
             return Cow::Owned(self.known_headers(usual(), None));
         };
@@ -318,7 +317,7 @@ impl HttpTransport {
             // The same for every message from now on.
             None => Cow::Borrowed(self.agreed.get_or_init(|| self.known_headers(usual(), None))),
         };
-        if !revision.era().dialect().mirrors_in_headers() {
+        if !revision.client().mirrors_in_headers() {
             return agreed;
         }
         let mut headers = agreed.into_owned();

@@ -6,7 +6,7 @@ use crate::transport::{LinkError, RequestError};
 use crate::transport::{MESSAGE_BYTES_MAX, Receipt};
 use portcullis_egress::configured_client::{ConfiguredResponse, Method};
 use portcullis_egress::header::{HeaderName, HeaderValue};
-use portcullis_wire::EraDialect;
+use portcullis_wire::ClientDialect;
 use portcullis_wire::sse::{SseEventTooLong, SseReader};
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl HttpTransport {
             let is_meant = why.is_none();
             let why = why.map(|why| format!(": {why}")).unwrap_or_default();
             // Only the older era can repeat events.
-            let resumable = mark.last.is_some() && self.dialect().is_none_or(EraDialect::resumes_streams);
+            let resumable = mark.last.is_some() && self.dialect().is_none_or(ClientDialect::resumes_streams);
             silent = if events > 0 { 0 } else { silent + 1 };
             if !resumable || silent > RESUMED_MAX {
                 return Err(failed(format!("the server ended its response before it was complete{why}")));

@@ -1,11 +1,13 @@
 //! How the hub, as a client, speaks to a server of each era: every difference is one method.
 //!
-//! The dialect is chosen once, at the handshake. Code that differs by era asks it, and does not compare eras.
+//! The dialect is chosen once, at the handshake. Code that differs by era asks it; only the handshake, which finds the era
+//! out, compares eras.
 
 use crate::era::{Era, META_CAPABILITIES, META_CLIENT_INFO, META_LOG_LEVEL, META_VERSION, Revision};
-use portcullis_core::Peer;
+use portcullis_core::{LogLevel, Peer};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::fmt::{self, Write};
 
 /// What makes a task of a tool call.
@@ -35,7 +37,7 @@ pub enum SubscriptionStyle {
     OneStream,
 }
 
-pub trait EraDialect: fmt::Debug + Send + Sync {
+pub trait ClientDialect: fmt::Debug + Send + Sync {
     /// Returns the members of `_meta` by which a request describes its sender; `None` where the handshake has done so.
     fn sender_meta(&self, sender: Option<&dyn Peer>) -> Option<String>;
 
@@ -74,28 +76,49 @@ pub trait EraDialect: fmt::Debug + Send + Sync {
 }
 
 impl Era {
-    pub fn dialect(self) -> &'static dyn EraDialect {
+    /// Returns how the hub speaks to a server of this era.
+    pub fn client(self) -> &'static dyn ClientDialect {
         match self {
-            Era::Sessions => &SessionDialect,
-            Era::PerRequest => &PerRequestDialect,
+            Era::Sessions => &SessionClient,
+            Era::PerRequest => &PerRequestClient,
         }
     }
 }
 
+impl Revision {
+    /// Returns how the hub speaks to a server of this revision.
+    pub fn client(self) -> &'static dyn ClientDialect {
+        self.era().client()
+    }
+}
+
+/// Returns the members of `_meta` by which a request of the newer era describes its sender.
+pub fn sender_members(capabilities: &Value, log_level: Option<LogLevel>) -> String {
+    let (revision, version) = (Revision::NEWEST.as_str(), env!("CARGO_PKG_VERSION"));
+    let mut meta = format!(
+        r#""{META_VERSION}":"{revision}","{META_CAPABILITIES}":{capabilities},"{META_CLIENT_INFO}":{{"name":"portcullis","version":"{version}"}}"#,
+    );
+    if let Some(level) = log_level {
+        // Writing into memory does not fail.
+        let _ = write!(meta, r#","{META_LOG_LEVEL}":"{}""#, level.as_str());
+    }
+    meta
+}
+
 /// Revisions up to 2025-11-25.
 #[derive(Debug)]
-struct SessionDialect;
+struct SessionClient;
 
 /// Revisions from 2026-07-28 on.
 #[derive(Debug)]
-struct PerRequestDialect;
+struct PerRequestClient;
 
 /// Nearly all results are only passed on, and need not be parsed to see that they begin no task.
 fn may_begin_task(result: &RawValue) -> bool {
     result.get().contains("\"taskId\"")
 }
 
-impl EraDialect for SessionDialect {
+impl ClientDialect for SessionClient {
     fn sender_meta(&self, _: Option<&dyn Peer>) -> Option<String> {
         None
     }
@@ -157,18 +180,10 @@ impl EraDialect for SessionDialect {
     }
 }
 
-impl EraDialect for PerRequestDialect {
+impl ClientDialect for PerRequestClient {
     fn sender_meta(&self, sender: Option<&dyn Peer>) -> Option<String> {
-        let capabilities = sender.map_or_else(|| "{}".to_owned(), |sender| sender.capabilities().to_string());
-        let (revision, version) = (Revision::V2026_07_28.as_str(), env!("CARGO_PKG_VERSION"));
-        let mut meta = format!(
-            r#""{META_VERSION}":"{revision}","{META_CAPABILITIES}":{capabilities},"{META_CLIENT_INFO}":{{"name":"portcullis","version":"{version}"}}"#,
-        );
-        if let Some(level) = sender.and_then(Peer::log_level) {
-            // Writing into memory does not fail.
-            let _ = write!(meta, r#","{META_LOG_LEVEL}":"{}""#, level.as_str());
-        }
-        Some(meta)
+        let capabilities = sender.map_or_else(|| Value::Object(Map::new()), Peer::capabilities);
+        Some(sender_members(&capabilities, sender.and_then(Peer::log_level)))
     }
 
     fn declares_capabilities(&self) -> bool {
