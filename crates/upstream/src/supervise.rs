@@ -354,7 +354,7 @@ async fn maintain(
                         }
                     }
                     // It is busy with a call, and does one thing at a time. Its lists are read until that succeeds.
-                    Err(error) if error.is_late() && connection.demux.serves_call() => {
+                    Err(error) if error.is_late() && connection.demux.pending.serves_call() => {
                         tracing::debug!(target: "upstream", server = %server.spec.name, %error, "lists are read again");
                         lists.into_iter().for_each(|list| _ = notifications.changed(list));
                         if missed || more.missed {
@@ -397,7 +397,7 @@ async fn connect(
 ) -> Result<ConnectedServer, ConnectionEnd> {
     let failed = |why: String| ConnectionEnd::Why(StatusKind::Failed, why);
     let (demux, notifications) = Demux::new();
-    demux.set_asker(server.asker());
+    demux.elicitations.set_asker(server.asker());
     let known = server.reach.hint();
     let parts = TransportParts {
         instance: server.instance_id(),

@@ -84,7 +84,7 @@ impl Drop for SentRequest {
         self.running = Box::pin(std::future::pending());
         let demux = &self.connection.demux;
         for asked in self.slot.left_open() {
-            let Err(asked) = demux.reassign_question(asked, &self.client) else { continue };
+            let Err(asked) = demux.pending.reassign_question(asked, &self.client) else { continue };
             match asked.ask.kind {
                 InputRequestKind::Roots => demux.answer_roots(asked.id),
                 InputRequestKind::Elicit | InputRequestKind::Sample => {
@@ -168,7 +168,7 @@ pub(crate) fn start_or_resume<'a>(
             // Before the server can go on: its messages from now on are for this request.
             match &sent.task {
                 Some(task) => task.rebind(peer),
-                None => sent.connection.demux.rebind(&sent.slot, peer),
+                None => sent.connection.demux.pending.rebind(&sent.slot, peer),
             }
             let mut unanswered = Vec::new();
             // A withdrawn question needs no answer.
@@ -281,9 +281,9 @@ impl<'a> CallDriver<'a> {
             && self.sent.connection.dialect().elicits_by_error()
             && peer.round().is_some()
             && let Some(mut questions) = url_questions(said)
-            && questions
-                .iter_mut()
-                .all(|question| self.sent.connection.demux.make_presentable(&mut question.ask).is_ok())
+            && questions.iter_mut().all(|question| {
+                self.sent.connection.demux.elicitations.make_presentable(&mut question.ask).is_ok()
+            })
             && questions.iter().all(|question| peer.accepts(&question.ask))
         {
             return CallFailure::Final(end_round(peer, questions, &RoundState::Anew, Map::new()));

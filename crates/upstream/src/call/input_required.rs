@@ -68,9 +68,9 @@ pub(super) fn questions(
             ));
         };
         let mut ask = InputRequest { kind, params };
-        elicitation::check_key(&key).and_then(|()| demux.make_presentable(&mut ask)).map_err(|why| {
-            ToolError::new(ErrorKind::Upstream, format!("the server's question is not shown: {why}"))
-        })?;
+        elicitation::check_key(&key).and_then(|()| demux.elicitations.make_presentable(&mut ask)).map_err(
+            |why| ToolError::new(ErrorKind::Upstream, format!("the server's question is not shown: {why}")),
+        )?;
         questions.push(KeyedInputRequest { key, ask });
     }
     Ok(questions)

@@ -157,7 +157,11 @@ impl TaskCall {
         let answer = answer?;
         let Some(task) = UpstreamTask::begun(self.connection.dialect(), &answer) else { return Ok(answer) };
         // Messages about the call still name this request.
-        self.connection.demux.expect(id, Arc::new(PendingRequest::default()), Some(self.caller.clone()));
+        self.connection.demux.pending.expect(
+            id,
+            Arc::new(PendingRequest::default()),
+            Some(self.caller.clone()),
+        );
         let ended = match self.connection.dialect().task_delivery() {
             TaskDelivery::InStatus => self.run_with_status(task).await,
             TaskDelivery::OnRequest => self.run_with_result_request(task).await,
@@ -360,8 +364,8 @@ struct TaskCancelGuard<'a> {
 impl Drop for TaskCancelGuard<'_> {
     fn drop(&mut self) {
         let (connection, request) = (self.tasking.connection.clone(), self.request);
-        let task = connection.demux.end_task(request);
-        connection.demux.forget(request);
+        let task = connection.demux.pending.end_task(request);
+        connection.demux.pending.forget(request);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if connection.closed().is_cancelled() {
             return;
@@ -386,7 +390,7 @@ async fn cancel(connection: &Connection, task: &str) {
 /// A server that was notified in time begins no task for a cancelled call. One that was not may still begin it.
 async fn cancel_late(connection: &Connection, request: u64) {
     let slot = Arc::new(PendingRequest::default());
-    connection.demux.expect(request, slot.clone(), None);
+    connection.demux.pending.expect(request, slot.clone(), None);
     let answer = tokio::select! {
         biased;
         news = poll_fn(|context| slot.poll_news(context)) => Some(news),
@@ -394,7 +398,7 @@ async fn cancel_late(connection: &Connection, request: u64) {
         () = connection.demux.life.retired.cancelled() => None,
         () = tokio::time::sleep(LATE_WITHIN) => None,
     };
-    connection.demux.forget(request);
+    connection.demux.pending.forget(request);
     if let Some(RequestEvent::Answer(Ok(answer))) = answer
         && let Some(task) = UpstreamTask::begun(connection.dialect(), &answer)
     {

@@ -187,7 +187,7 @@ impl Connection {
         let peer = peer.or_else(|| ask.caller.as_ref().map(|caller| &*caller.peer));
         let bytes = self.written(id, &ask, peer);
         let slot = ask.caller.as_ref().map_or_else(Arc::default, |caller| caller.slot.clone());
-        self.demux.expect(id, slot.clone(), ask.caller);
+        self.demux.pending.expect(id, slot.clone(), ask.caller);
         // However this ends, the request is removed; a server that still works on it is notified.
         let open = RequestGuard { connection: self, id };
         let outgoing = OutboundMessage {
@@ -307,7 +307,7 @@ struct RequestGuard<'a> {
 
 impl Drop for RequestGuard<'_> {
     fn drop(&mut self) {
-        let given_up = self.connection.demux.forget(self.id);
+        let given_up = self.connection.demux.pending.forget(self.id);
         if given_up
             && !self.connection.demux.life.closed.is_cancelled()
             && !self.connection.link.cancels_on_drop()

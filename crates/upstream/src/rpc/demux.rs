@@ -1,35 +1,32 @@
 //! Demultiplexer of one connection: responses go to the requests that wait, by correlation id; notifications and requests
 //! of the server go to the call that they are about, or to the handler of unsolicited messages.
 
-use super::elicitation::AskingServer;
-use super::elicitations::Elicitations;
+use super::elicitations::{Elicitations, QuestionAdmission};
 use super::list_changes::ListChanges;
 use super::list_kind::ListKind;
 use super::outbound_queue::{OutboundQueue, QueueFull};
 use super::pending_notifications::PendingNotifications;
-use super::pending_request::{PendingRequest, QUESTIONS_MAX, RELATED_TASK, ServerQuestion};
-use super::pending_requests::{CallOwner, PendingRequests};
-use super::unsolicited::{Unsolicited, UnsolicitedHandler, no_roots};
+use super::pending_request::RELATED_TASK;
+use super::pending_requests::{PendingRequests, without_meta};
+use super::unsolicited::{Unsolicited, no_roots};
 use crate::transport::{ConnectionLifecycle, Inbound, Receipt, RequestError};
-use portcullis_core::{Client, InputRequest, InputRequestKind, LogLevel, LogMessage, Peer, Progress};
+use portcullis_core::{LogLevel, LogMessage, Progress};
 use portcullis_wire::message::{self, IncomingFrame, Message};
 use portcullis_wire::params::RawMembers;
-use portcullis_wire::rpc::{self, RpcError};
-use portcullis_wire::{RequestId, era};
+use portcullis_wire::{RequestId, era, rpc};
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 /// How long the `logger` of a log message may be.
 const LOGGER_CHARS_MAX: usize = 100;
 
 pub(crate) struct Demux {
-    pending: PendingRequests,
+    pub(crate) pending: PendingRequests,
     pub(crate) lists: ListChanges,
-    elicitations: Elicitations,
-    unsolicited: Unsolicited,
+    pub(crate) elicitations: Elicitations,
+    pub(crate) unsolicited: Unsolicited,
     /// Messages to the server that are no requests.
     pub(crate) outbound: Arc<OutboundQueue>,
     /// The newest `subscriptions/listen` request that the server has acknowledged.
@@ -41,66 +38,17 @@ impl Demux {
     /// Returns it with the queue of notifications that it fills.
     pub(crate) fn new() -> (Arc<Demux>, Arc<PendingNotifications>) {
         let notifications = Arc::<PendingNotifications>::default();
+        let life = ConnectionLifecycle::default();
         let demux = Demux {
-            pending: PendingRequests::default(),
+            pending: PendingRequests::new(life.closed.clone()),
             lists: ListChanges::new(notifications.clone()),
             elicitations: Elicitations::default(),
             unsolicited: Unsolicited::default(),
             outbound: Arc::default(),
             acknowledged: watch::Sender::default(),
-            life: ConnectionLifecycle::default(),
+            life,
         };
         (Arc::new(demux), notifications)
-    }
-
-    /// Sets the server in whose name questions are asked, before there can be any.
-    pub(crate) fn set_asker(&self, asker: AskingServer<'_>) {
-        self.elicitations.set_asker(asker);
-    }
-
-    /// Sets the handler of messages outside of calls, once the server's catalog is known.
-    pub(crate) fn set_handler(&self, handler: Weak<dyn UnsolicitedHandler>) {
-        self.unsolicited.set_handler(handler);
-    }
-
-    /// Returns whether a client's request is in flight.
-    pub(crate) fn serves_call(&self) -> bool {
-        self.pending.serves_call()
-    }
-
-    /// Registers a request that is about to be sent.
-    pub(crate) fn expect(&self, id: u64, slot: Arc<PendingRequest>, owner: Option<CallOwner>) {
-        self.pending.expect(id, slot, owner, &self.life.closed);
-    }
-
-    /// Removes a request that is no longer waited for. Returns whether it was.
-    pub(crate) fn forget(&self, id: u64) -> bool {
-        self.pending.forget(id)
-    }
-
-    /// Forgets the task that a request became, and returns its id.
-    pub(crate) fn end_task(&self, request: u64) -> Option<String> {
-        self.pending.end_task(request)
-    }
-
-    /// Sends what concerns a call to another peer from now on: its client came back with a new request.
-    pub(crate) fn rebind(&self, slot: &Arc<PendingRequest>, peer: &Arc<dyn Peer>) {
-        self.pending.rebind(slot, peer);
-    }
-
-    /// Hands a question whose call is over to another call of the client, or gives it back where there is none: the call
-    /// that asks may be one that still waits.
-    pub(crate) fn reassign_question(
-        &self,
-        question: ServerQuestion,
-        client: &Client,
-    ) -> Result<(), ServerQuestion> {
-        self.pending.reassign_question(question, client)
-    }
-
-    /// Makes a question of the server fit to be shown, or says why it is not asked.
-    pub(crate) fn make_presentable(&self, ask: &mut InputRequest) -> Result<(), String> {
-        self.elicitations.make_presentable(ask)
     }
 
     /// Answers a request of the server.
@@ -211,7 +159,7 @@ impl Demux {
         let Some(Value::Object(mut said)) = value(params) else { return false };
         let level = said.get("level").and_then(Value::as_str).and_then(LogLevel::parse);
         let Some(level) = level else { return false };
-        let (task, owner) = self.concerned(&mut said, about);
+        let (task, owner) = self.pending.concerned(&mut said, about);
         if let Some(Value::String(logger)) = said.get_mut("logger")
             && let Some((at, _)) = logger.char_indices().nth(LOGGER_CHARS_MAX)
         {
@@ -249,68 +197,16 @@ impl Demux {
         was_passed_on || self.lists.notifications.updated(uri)
     }
 
-    /// Returns the task and the call that a message is about. Clients do not know that task, so its id is removed.
-    fn concerned(
-        &self,
-        params: &mut Map<String, Value>,
-        about: Option<u64>,
-    ) -> (Option<String>, Option<CallOwner>) {
-        let related = without_meta(params, RELATED_TASK);
-        let task = related.as_ref().and_then(|related| related["taskId"].as_str()).map(str::to_owned);
-        let owner = match (&task, about) {
-            (Some(task), _) => self.pending.owner_of_task(task),
-            (None, Some(about)) => self.pending.owner_of(about),
-            (None, None) => self.pending.only_owner(),
-        };
-        (task, owner)
-    }
-
     /// Takes a request of the server: `ping`, or a question for the client of a call.
     fn requested(&self, id: RequestId, method: &str, params: Option<&RawValue>, about: Option<u64>) {
-        let kind = match method {
-            "ping" => return self.answer(&id, Ok(b"{}".to_vec())),
-            method if method == era::ask_method(InputRequestKind::Elicit) => InputRequestKind::Elicit,
-            method if method == era::ask_method(InputRequestKind::Sample) => InputRequestKind::Sample,
-            method if method == era::ask_method(InputRequestKind::Roots) => InputRequestKind::Roots,
-            method => return self.answer(&id, Err(RpcError::method_not_found(method))),
-        };
-        let mut params = match params {
-            None => Value::Null,
-            Some(raw) => match serde_json::from_str(raw.get()) {
-                Ok(params) => params,
-                Err(error) => return self.answer(&id, Err(RpcError::invalid_params(error))),
-            },
-        };
-        if !era::is_askable(kind, &params) {
-            return self.answer(&id, Err(RpcError::invalid_params("they must be an object")));
+        if method == "ping" {
+            return self.answer(&id, Ok(b"{}".to_vec()));
         }
-        let mut none = Map::new();
-        let (task, owner) = self.concerned(params.as_object_mut().unwrap_or(&mut none), about);
-        let names_call = about.is_some() || task.is_some();
-        let present = || if names_call { None } else { self.pending.only_present_owner() };
-        let Some(owner) = owner.or_else(present) else {
+        match self.elicitations.admit(&self.pending, &id, method, params, about) {
+            Ok(QuestionAdmission::Asked) => {}
             // Many servers ask for roots right after the handshake, for no client in particular.
-            if kind == InputRequestKind::Roots {
-                return self.answer_roots(id);
-            }
-            let refused = RpcError::new(
-                rpc::INVALID_REQUEST,
-                "no client can be asked: no call is in flight, or calls of several clients are; \
-                 `per_client = true` gives each client a server of its own",
-            );
-            return self.answer(&id, Err(refused));
-        };
-        let mut ask = InputRequest { kind, params };
-        if let Err(why) = self.make_presentable(&mut ask) {
-            return self.answer(&id, Err(RpcError::invalid_params(why)));
-        }
-        if kind == InputRequestKind::Elicit {
-            self.elicitations.shown(&ask.params["elicitationId"], &owner.peer);
-        }
-        let question = ServerQuestion { id, ask, task, names_call, withdrawn: CancellationToken::new() };
-        if let Err(question) = owner.slot.ask(question) {
-            let message = format!("at most {QUESTIONS_MAX} questions at once, while the call is under way");
-            self.answer(&question.id, Err(RpcError::new(rpc::INVALID_REQUEST, message)));
+            Ok(QuestionAdmission::RootsOfNoClient) => self.answer_roots(id),
+            Err(refused) => self.answer(&id, Err(refused)),
         }
     }
 
@@ -374,16 +270,6 @@ impl Inbound for Demux {
 
 fn receipt(is_needed: bool) -> Receipt {
     if is_needed { Receipt::Message } else { Receipt::Idle }
-}
-
-/// Removes a member of `_meta` that is not for clients.
-fn without_meta(params: &mut Map<String, Value>, key: &str) -> Option<Value> {
-    let meta = params.get_mut("_meta")?.as_object_mut()?;
-    let taken = meta.shift_remove(key)?;
-    if meta.is_empty() {
-        params.shift_remove("_meta");
-    }
-    Some(taken)
 }
 
 /// Returns the members without parsing them, so that one unreadable text does not hide the others.

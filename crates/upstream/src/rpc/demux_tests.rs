@@ -1,6 +1,8 @@
 use super::super::unsolicited::PER_SECOND_MAX;
 use super::*;
-use portcullis_core::{NoPeer, Scope};
+use crate::rpc::elicitation::AskingServer;
+use crate::rpc::{CallOwner, PendingRequest, ServerQuestion};
+use portcullis_core::{Client, NoPeer, Scope};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -11,7 +13,7 @@ fn client(name: &str) -> Client {
 
 /// Begins a call of a client.
 fn calls(demux: &Demux, id: u64, name: &str) -> Arc<PendingRequest> {
-    demux.set_asker(AskingServer { name: "far", url: None });
+    demux.elicitations.set_asker(AskingServer { name: "far", url: None });
     let slot = Arc::new(PendingRequest::default());
     let caller = CallOwner {
         client: Arc::new(client(name)),
@@ -19,7 +21,7 @@ fn calls(demux: &Demux, id: u64, name: &str) -> Arc<PendingRequest> {
         slot: slot.clone(),
         task_dialect: None,
     };
-    demux.expect(id, slot.clone(), Some(caller));
+    demux.pending.expect(id, slot.clone(), Some(caller));
     slot
 }
 
@@ -59,8 +61,8 @@ fn a_question_goes_on_to_another_call_of_its_client_and_to_nobody_else() {
     asks(&demux, "who");
     let strangers = calls(&demux, 3, "other");
     let asked = second.left_open().remove(0);
-    demux.forget(2);
-    assert!(demux.reassign_question(asked.clone(), &one).is_ok());
+    demux.pending.forget(2);
+    assert!(demux.pending.reassign_question(asked.clone(), &one).is_ok());
     assert!(first.is_asking() && !strangers.is_asking());
     // The server cancels it on whichever call it is.
     demux.receive(
@@ -69,10 +71,12 @@ fn a_question_goes_on_to_another_call_of_its_client_and_to_nobody_else() {
     );
     assert!(asked.withdrawn.is_cancelled() && !first.is_asking());
     // A question that names its call ends with it, and the last call has no other to hand it to.
-    assert!(demux.reassign_question(ServerQuestion { names_call: true, ..asked.clone() }, &one).is_err());
-    demux.forget(1);
-    assert!(demux.reassign_question(asked.clone(), &one).is_err());
-    assert!(demux.reassign_question(asked, &other).is_ok() && strangers.is_asking());
+    assert!(
+        demux.pending.reassign_question(ServerQuestion { names_call: true, ..asked.clone() }, &one).is_err()
+    );
+    demux.pending.forget(1);
+    assert!(demux.pending.reassign_question(asked.clone(), &one).is_err());
+    assert!(demux.pending.reassign_question(asked, &other).is_ok() && strangers.is_asking());
 }
 
 #[test]
@@ -88,7 +92,7 @@ fn progress_that_cannot_be_read_is_a_sign_of_life() {
 #[tokio::test(start_paused = true)]
 async fn what_nobody_needs_is_known_as_such() {
     let (demux, _notifications) = Demux::new();
-    demux.expect(1, Arc::default(), None);
+    demux.pending.expect(1, Arc::default(), None);
     for (said, expected) in [
         (r#"{"jsonrpc":"2.0","method":"notifications/unknown"}"#, Receipt::Idle),
         (r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, Receipt::Idle),

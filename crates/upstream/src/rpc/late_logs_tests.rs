@@ -1,10 +1,13 @@
 //! A server goes on logging about a cancelled call, while another client's call is in flight.
 
 use super::*;
+use crate::rpc::{CallOwner, PendingRequest};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
-use portcullis_core::{InputRefusal, InputResponses, KeyedInputRequest, Scope};
-use serde_json::json;
+use portcullis_core::{
+    Client, InputRefusal, InputRequestKind, InputResponses, KeyedInputRequest, Peer, Scope,
+};
+use serde_json::{Map, json};
 use std::time::Duration;
 
 /// A client that records log messages.
@@ -36,7 +39,7 @@ fn calls(demux: &Demux, id: u64, name: &str, token: u64) -> Arc<LogRecorder> {
         slot: slot.clone(),
         task_dialect: None,
     };
-    demux.expect(id, slot, Some(caller));
+    demux.pending.expect(id, slot, Some(caller));
     recorder
 }
 
@@ -55,7 +58,7 @@ fn logged(recorder: &LogRecorder) -> Vec<Value> {
 async fn late_logs_of_a_cancelled_call_reach_nobody_else() {
     let (demux, _notifications) = Demux::new();
     calls(&demux, 1, "ada", 1);
-    assert!(demux.forget(1), "cancelled");
+    assert!(demux.pending.forget(1), "cancelled");
     let next = calls(&demux, 2, "bob", 2);
     logs(&demux, "a secret of ada's");
     assert_eq!(logged(&next), Vec::<Value>::new());
@@ -83,7 +86,7 @@ async fn late_logs_of_a_cancelled_call_reach_nobody_else() {
     assert_eq!(logged(&next), ["bob's own"]);
     // A server that never responds is waited for only so long.
     calls(&demux, 6, "ada", 1);
-    demux.forget(6);
+    demux.pending.forget(6);
     logs(&demux, "late");
     assert_eq!(logged(&next), Vec::<Value>::new());
     tokio::time::advance(Duration::from_secs(60)).await;

@@ -4,12 +4,13 @@
 //! only client with calls here, and to none where several have some: what is meant for one client never reaches another.
 
 use super::cancelled_calls::CancelledCalls;
-use super::pending_request::{PendingRequest, ServerQuestion};
+use super::pending_request::{PendingRequest, RELATED_TASK, ServerQuestion};
 use super::task_status::UpstreamTask;
 use parking_lot::Mutex;
 use portcullis_core::{Client, Peer};
 use portcullis_wire::{ClientDialect, RequestId};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -42,8 +43,9 @@ struct TaskEntry {
     owner: CallOwner,
 }
 
-#[derive(Default)]
 pub(crate) struct PendingRequests {
+    /// Cancelled when the server is gone.
+    closed: CancellationToken,
     waiting: Mutex<HashMap<u64, PendingEntry>>,
     /// By the ids that the server gave them.
     tasks: Mutex<HashMap<String, TaskEntry>>,
@@ -52,23 +54,22 @@ pub(crate) struct PendingRequests {
 }
 
 impl PendingRequests {
+    pub(super) fn new(closed: CancellationToken) -> PendingRequests {
+        let cancelled = CancelledCalls::default();
+        PendingRequests { closed, waiting: Mutex::default(), tasks: Mutex::default(), cancelled }
+    }
+
     /// Registers a request that is about to be sent.
-    pub(super) fn expect(
-        &self,
-        id: u64,
-        slot: Arc<PendingRequest>,
-        owner: Option<CallOwner>,
-        closed: &CancellationToken,
-    ) {
+    pub(crate) fn expect(&self, id: u64, slot: Arc<PendingRequest>, owner: Option<CallOwner>) {
         self.waiting.lock().insert(id, PendingEntry { slot, owner });
         // Closing cancels the token before it clears the map, so one of the two sides notices.
-        if closed.is_cancelled() {
+        if self.closed.is_cancelled() {
             self.forget(id);
         }
     }
 
     /// Removes a request that is no longer waited for. Returns whether it was.
-    pub(super) fn forget(&self, id: u64) -> bool {
+    pub(crate) fn forget(&self, id: u64) -> bool {
         let Some(entry) = self.waiting.lock().remove(&id) else { return false };
         if let Some(owner) = &entry.owner {
             self.cancelled.note(id, owner.client.clone());
@@ -96,7 +97,7 @@ impl PendingRequests {
     }
 
     /// Returns whether a client's request is in flight.
-    pub(super) fn serves_call(&self) -> bool {
+    pub(crate) fn serves_call(&self) -> bool {
         self.waiting.lock().values().any(|entry| entry.owner.is_some())
     }
 
@@ -126,6 +127,22 @@ impl PendingRequests {
         self.tasks.lock().get(task).map(|task| task.owner.clone())
     }
 
+    /// Returns the task and the call that a message is about. Clients do not know that task, so its id is removed.
+    pub(super) fn concerned(
+        &self,
+        params: &mut Map<String, Value>,
+        about: Option<u64>,
+    ) -> (Option<String>, Option<CallOwner>) {
+        let related = without_meta(params, RELATED_TASK);
+        let task = related.as_ref().and_then(|related| related["taskId"].as_str()).map(str::to_owned);
+        let owner = match (&task, about) {
+            (Some(task), _) => self.owner_of_task(task),
+            (None, Some(about)) => self.owner_of(about),
+            (None, None) => self.only_owner(),
+        };
+        (task, owner)
+    }
+
     /// Withdraws a question from whichever call it was asked on.
     pub(super) fn withdraw_question(&self, question: &RequestId) {
         let calls = self.waiting.lock().values().filter_map(|entry| entry.owner.clone()).collect::<Vec<_>>();
@@ -135,8 +152,9 @@ impl PendingRequests {
         }
     }
 
-    /// Hands a question whose call is over to another call of the client, or gives it back where there is none.
-    pub(super) fn reassign_question(
+    /// Hands a question whose call is over to another call of the client, or gives it back where there is none: the call
+    /// that asks may be one that still waits.
+    pub(crate) fn reassign_question(
         &self,
         question: ServerQuestion,
         client: &Client,
@@ -153,7 +171,7 @@ impl PendingRequests {
     }
 
     /// Sends what concerns a call to another peer from now on: its client came back with a new request.
-    pub(super) fn rebind(&self, slot: &Arc<PendingRequest>, peer: &Arc<dyn Peer>) {
+    pub(crate) fn rebind(&self, slot: &Arc<PendingRequest>, peer: &Arc<dyn Peer>) {
         let mut waiting = self.waiting.lock();
         for owner in waiting.values_mut().filter_map(|entry| entry.owner.as_mut()) {
             if Arc::ptr_eq(&owner.slot, slot) {
@@ -171,7 +189,7 @@ impl PendingRequests {
     }
 
     /// Forgets the task that a request became, and returns its id.
-    pub(super) fn end_task(&self, request: u64) -> Option<String> {
+    pub(crate) fn end_task(&self, request: u64) -> Option<String> {
         let mut tasks = self.tasks.lock();
         let id = tasks.iter().find(|(_, task)| task.request == request).map(|(id, _)| id.clone())?;
         tasks.remove(&id);
@@ -181,6 +199,16 @@ impl PendingRequests {
     pub(super) fn clear(&self) {
         self.waiting.lock().clear();
     }
+}
+
+/// Removes a member of `_meta` that is not for clients.
+pub(super) fn without_meta(params: &mut Map<String, Value>, key: &str) -> Option<Value> {
+    let meta = params.get_mut("_meta")?.as_object_mut()?;
+    let taken = meta.shift_remove(key)?;
+    if meta.is_empty() {
+        params.shift_remove("_meta");
+    }
+    Some(taken)
 }
 
 /// Returns the newest call of the one client whose calls fit; `None` where several clients have some.

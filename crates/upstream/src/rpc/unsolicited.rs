@@ -57,7 +57,7 @@ impl Default for Unsolicited {
 
 impl Unsolicited {
     /// Sets the handler, unless there is one.
-    pub(super) fn set_handler(&self, handler: Weak<dyn UnsolicitedHandler>) {
+    pub(crate) fn set_handler(&self, handler: Weak<dyn UnsolicitedHandler>) {
         self.handler.send_if_modified(|known| {
             let is_new = !is_set(known);
             if is_new {

@@ -111,7 +111,7 @@ impl UpstreamServer {
     pub(crate) fn set_catalog(&self, advertised: AdvertisedCatalog, connection: &Arc<Connection>) -> bool {
         self.catalog.set_advertised(advertised);
         let me: Weak<dyn UnsolicitedHandler> = self.me.clone();
-        connection.demux.set_handler(me);
+        connection.demux.unsolicited.set_handler(me);
         // Before anything is announced: a call that waits for the connection finds the definitions that it is made by.
         let changed = self.recompute_then(|| self.reach.live.put(connection));
         self.announce_roots();
