@@ -3,6 +3,8 @@
 mod driver;
 mod input_required;
 mod request;
+mod round;
+mod sent_request;
 mod suspended_calls;
 mod task;
 

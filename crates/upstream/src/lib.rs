@@ -4,7 +4,7 @@
 //! definitions are sanitised before anyone sees them. Nothing here decides whether a call may run: the gate did. But a
 //! definition that no administrator has trusted is not offered to the gate.
 //!
-//! Code map. A folder imports only folders below it; `layers_tests.rs` checks that.
+//! Code map. A folder imports only folders below it, and no two modules of a folder import each other; `layers_tests.rs` checks both.
 //!
 //! | folder | job |
 //! |---|---|
@@ -47,7 +47,8 @@ pub use shutdown::Shutdown;
 pub use spec::{PerClient, ServerSpec, StartPolicy, effect_of, labels_of, lists};
 pub use status::{ClientStatus, ServerStatus, StatusKind};
 pub use transport::ancestry::is_server_descendant;
-pub use transport::guardian::{HubMark, Processes, run_guardian};
+pub use transport::environ_mark::HubMark;
+pub use transport::guardian::{Processes, run_guardian};
 pub use transport::stdio::USUAL_PLACES;
 pub use transport::{
     ConnectionLifecycle, DiagnosticTail, Inbound, LinkError, OutboundMessage, Receipt, RequestError,

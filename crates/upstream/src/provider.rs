@@ -3,7 +3,7 @@
 use crate::rpc::ListKind;
 use crate::spec::ServerSpec;
 use crate::status::{ServerStatus, StatusKind};
-use crate::supervise::{self, PerClientServers, ServerLease, UpstreamServer, out_of_call};
+use crate::supervise::{self, PerClientServers, ServerLease, UpstreamServer, roots_watcher};
 use crate::trust::Trust;
 use portcullis_core::{
     BoxFuture, Call, Catalog, ChangeNotifier, ClientBridge, DefaultDecision, NameConflict, Outcome, Permit,
@@ -38,7 +38,7 @@ impl Upstream {
             .per_client
             .map(|per_client| Arc::new(PerClientServers::new(&shared, per_client, changes)));
         tokio::spawn(supervise::run(shared.clone()));
-        tokio::spawn(out_of_call::watch_roots(shared.clone(), own.clone(), changed));
+        tokio::spawn(roots_watcher::watch_roots(shared.clone(), own.clone(), changed));
         Upstream { shared, own }
     }
 

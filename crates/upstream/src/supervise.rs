@@ -2,14 +2,13 @@
 
 mod leases;
 mod live_connection;
-pub(crate) mod out_of_call;
 mod per_client;
 mod reachability;
+pub(crate) mod roots_watcher;
 mod server;
 
-pub(crate) use leases::ServerLease;
 pub(crate) use per_client::PerClientServers;
-pub(crate) use server::UpstreamServer;
+pub(crate) use server::{ServerLease, UpstreamServer};
 
 use crate::backoff::{GOOD_AFTER, RETRY_FIRST, RETRY_MAX, jittered, sleep_until};
 use crate::catalog::cache::{self, SAID_NAME};

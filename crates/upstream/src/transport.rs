@@ -6,6 +6,7 @@
 
 pub(crate) mod ancestry;
 mod diagnostics;
+pub(crate) mod environ_mark;
 mod error;
 pub(crate) mod guardian;
 mod http;
@@ -23,8 +24,10 @@ pub(crate) mod test_link;
 pub use diagnostics::DiagnosticTail;
 pub use error::{LinkError, RequestError};
 pub use lifecycle::ConnectionLifecycle;
-pub use link::{Credentials, CredentialsError, Inbound, OutboundMessage, Receipt, TransportLink};
-pub use server_transport::{ServerInstanceId, ServerTransport, TransportHint, TransportParts};
+pub use link::{
+    Credentials, CredentialsError, Inbound, OutboundMessage, Receipt, TransportHint, TransportLink,
+};
+pub use server_transport::{ServerInstanceId, ServerTransport, TransportParts};
 pub use spec::{HeaderSpec, HttpSpec, ProgramLookup, StdioSpec, ValueResolver, WorkingDir};
 
 /// The longest message that a server may send.

@@ -113,7 +113,7 @@ impl McpCommandContext {
         let ended = removed.login.as_ref().map(|login| block_on(login.end())).transpose()?;
         // A local command has a login only by mistake.
         if let Some(error) = removed.unchecked_login.as_ref()
-            && server.is_some_and(|server| server.place.is_some())
+            && server.is_some_and(|server| !server.is_local())
         {
             print::note(format!(
                 "Could not check for a login of `{name}`: {error}. To log out: portcullis mcp logout {name}"

@@ -10,7 +10,9 @@
 
 use super::input_required::{InputRequiredResult, questions_of};
 use super::request::{CallRequest, RequestTarget};
-use super::suspended_calls::SuspendedCalls;
+use super::round::ask_each;
+use super::sent_request::{DetachedFuture, ResponseFuture, SentRequest};
+use super::suspended_calls::{SuspendedCall, SuspendedCalls};
 use super::task::{self, TaskCall, TaskPeer};
 use crate::rpc::{
     CallOwner, Connection, PendingRequest, QUESTIONS_MAX, RequestResult, RequestSpec, ServerQuestion, add,
@@ -18,9 +20,8 @@ use crate::rpc::{
 use crate::transport::RequestError;
 use futures::FutureExt;
 use futures::stream::{FuturesUnordered, StreamExt};
-use parking_lot::Mutex;
 use portcullis_core::{
-    Call, Client, ErrorKind, ForeignError, InputRefusal, InputRequest, InputRequestKind, InputRequired,
+    Call, ErrorKind, ForeignError, InputRefusal, InputRequest, InputRequestKind, InputRequired,
     InputResponses, KeyedInputRequest, OWN_KEYS, Peer, Target, ToolError,
 };
 use portcullis_wire::params::RawMembers;
@@ -28,13 +29,9 @@ use portcullis_wire::rpc::{self, RpcError};
 use portcullis_wire::{TaskStart, era};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use serde_json::{Map, Value};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
-use tokio::task::JoinHandle;
 
 /// How many rounds of questions a call may have.
 const ROUNDS_MAX: usize = 32;
@@ -62,77 +59,6 @@ enum RoundState {
     Parked(String),
     /// The call is made again once a person has opened the URLs.
     Anew,
-}
-
-type ResponseFuture = Pin<Box<dyn Future<Output = RequestResult> + Send>>;
-
-/// A request that was sent. It owns everything that it needs, so that it can be suspended.
-pub(super) struct SentRequest {
-    running: ResponseFuture,
-    pub(super) slot: Arc<PendingRequest>,
-    /// The peer that the task reports to, where the call may become one.
-    task: Option<Arc<TaskPeer>>,
-    connection: Arc<Connection>,
-    pub(super) client: Arc<Client>,
-}
-
-/// Open questions when a call ends may belong to another call: on stdio, most servers do not name the call that
-/// asks. They are asked again on another call of the client, and refused with the last one.
-impl Drop for SentRequest {
-    fn drop(&mut self) {
-        // First the server is notified that the call is cancelled, where it is.
-        self.running = Box::pin(std::future::pending());
-        let demux = &self.connection.demux;
-        for asked in self.slot.left_open() {
-            let Err(asked) = demux.pending.reassign_question(asked, &self.client) else { continue };
-            match asked.ask.kind {
-                InputRequestKind::Roots => demux.answer_roots(asked.id),
-                InputRequestKind::Elicit | InputRequestKind::Sample => {
-                    let refused =
-                        RpcError::new(rpc::INVALID_REQUEST, "the call is over; no client can be asked");
-                    demux.answer(&asked.id, Err(refused));
-                }
-            }
-        }
-    }
-}
-
-/// A call that goes on when its client has answered.
-pub(super) struct SuspendedCall {
-    pub(super) sent: SentRequest,
-    open: Vec<(String, ServerQuestion)>,
-    asked: usize,
-}
-
-/// A future that is polled by its own task, and dropped with its holder: at once, and not when the runtime gets to
-/// it, so that the server is notified before anything else.
-struct DetachedFuture {
-    running: Arc<Mutex<Option<ResponseFuture>>>,
-    task: JoinHandle<RequestResult>,
-}
-
-impl DetachedFuture {
-    fn new(running: ResponseFuture) -> DetachedFuture {
-        let running = Arc::new(Mutex::new(Some(running)));
-        let held = running.clone();
-        let task = tokio::spawn(poll_fn(move |context| match &mut *held.lock() {
-            Some(running) => running.as_mut().poll(context),
-            None => Poll::Ready(Err(RequestError::Closed)),
-        }));
-        DetachedFuture { running, task }
-    }
-
-    async fn answer(mut self) -> RequestResult {
-        (&mut self.task).await.unwrap_or(Err(RequestError::Closed))
-    }
-}
-
-impl Drop for DetachedFuture {
-    fn drop(&mut self) {
-        self.task.abort();
-        let running = self.running.lock().take();
-        drop(running);
-    }
 }
 
 /// Why there is no result.
@@ -416,25 +342,6 @@ async fn ask_one(
         answers = peer.ask(vec![question]) => Some(answers.map(|mut answers| answers.remove(&key))),
     };
     (asked, answer)
-}
-
-/// Asks a client that waits the questions of a server of the newer era, all of them before the first answer. A
-/// client that refuses to show an elicitation counts as cancelled by its person.
-pub(crate) async fn ask_each(
-    peer: &dyn Peer,
-    questions: Vec<KeyedInputRequest>,
-) -> Result<InputResponses, InputRefusal> {
-    let asking = questions.into_iter().map(async |question| {
-        let (key, kind) = (question.key.clone(), question.ask.kind);
-        match peer.ask(vec![question]).await {
-            Err(InputRefusal::Refused(_)) if kind == InputRequestKind::Elicit => {
-                Ok(InputResponses::from([(key, json!({ "action": "cancel" }))]))
-            }
-            answers => answers,
-        }
-    });
-    let answers = futures::future::try_join_all(asking).await?;
-    Ok(answers.into_iter().flatten().collect())
 }
 
 /// Returns the URLs that a person has to open before the call, if that is the error.

@@ -1,6 +1,7 @@
 //! Suspended calls: the server waits for input, and the client has to come back with it in a new request.
 
-use super::driver::SuspendedCall;
+use super::sent_request::SentRequest;
+use crate::rpc::ServerQuestion;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use portcullis_core::{Limit, Peer, ToolError};
@@ -15,6 +16,13 @@ const SUSPENDED_FOR: Duration = Duration::from_secs(300);
 const SUSPENDED_MAX: usize = 256;
 /// How many of them may be one client's, so that one that never comes back leaves room for others.
 const SUSPENDED_PER_CLIENT_MAX: usize = 64;
+
+/// A call that goes on when its client has answered.
+pub(super) struct SuspendedCall {
+    pub(super) sent: SentRequest,
+    pub(super) open: Vec<(String, ServerQuestion)>,
+    pub(super) asked: usize,
+}
 
 /// A suspended call, and the task that expires it.
 struct SuspendedEntry {

@@ -7,8 +7,8 @@
 //!
 //! Where the hub polls, the client waits for a call like any other: it can cancel it, and can be asked.
 
-use super::driver::ask_each;
 use super::input_required::questions;
+use super::round::ask_each;
 use crate::rpc::{
     CallOwner, Connection, PendingRequest, Phase, RequestEvent, RequestResult, RequestSpec, UpstreamTask,
 };

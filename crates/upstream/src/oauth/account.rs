@@ -2,11 +2,19 @@
 
 use super::client::{self, OAuthClient};
 use super::login_store::{ClientKind, Login, LoginLock, LoginStore};
-use super::renewals::RenewalReason;
 use super::{CLIENT_UNKNOWN, OAuthError, OAuthSpec, address, tokens};
 use portcullis_core::{Clock, Secret, blocking};
 use portcullis_egress::EgressClient;
 use std::sync::Arc;
+
+/// Why a token is renewed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RenewalReason {
+    /// It will expire, and is valid until then.
+    Due,
+    Over,
+    Refused,
+}
 
 pub(super) struct Account {
     pub(super) spec: OAuthSpec,

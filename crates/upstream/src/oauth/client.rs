@@ -142,7 +142,7 @@ async fn register(
     let answer = request.send().await.map_err(OAuthError::reach("the registration endpoint"))?;
     let body = answer.body.unwrap_or_default();
     if !matches!(answer.status, 200 | 201) {
-        return Err(super::tokens::refusal(WHAT, answer.status, &body));
+        return Err(super::error_response::refusal(WHAT, answer.status, &body));
     }
     let registered: RegistrationResponse = serde_json::from_slice(&body)
         .map_err(|_| OAuthError::malformed("the registration response", "it names no client"))?;

@@ -3,8 +3,9 @@
 //! An issuer invalidates a refresh token as soon as it is used. If a renewal ended with the call that began it, the
 //! response with the next refresh token would be lost, and the login with it.
 
-use super::account::Account;
-use super::{OAuthError, tokens};
+use super::OAuthError;
+use super::account::{Account, RenewalReason};
+use super::error_response::TOKEN_ENDPOINT;
 use crate::shutdown::Shutdown;
 use futures::future::{BoxFuture, FutureExt, Shared};
 use parking_lot::Mutex;
@@ -20,15 +21,6 @@ const AGAIN_SECS: u64 = 10;
 const DUE_WITHIN: Duration = Duration::from_secs(1);
 /// How long shutdown waits for a renewal.
 const END_WITHIN: Duration = Duration::from_secs(3);
-
-/// Why a token is renewed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RenewalReason {
-    /// It will expire, and is valid until then.
-    Due,
-    Over,
-    Refused,
-}
 
 pub(super) struct TokenRenewer {
     account: Arc<Account>,
@@ -136,7 +128,7 @@ impl State {
 
 /// The login may be fine, as when its issuer is unreachable.
 fn broken_off(why: impl ToString) -> OAuthError {
-    OAuthError::Unreachable { what: tokens::WHERE, why: why.to_string() }
+    OAuthError::Unreachable { what: TOKEN_ENDPOINT, why: why.to_string() }
 }
 
 /// Resolves some time after shutdown was requested.

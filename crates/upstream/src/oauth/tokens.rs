@@ -2,8 +2,8 @@
 
 use super::client::OAuthClient;
 use super::error::OAuthError;
+use super::error_response::{TOKEN_ENDPOINT, is_error_response, refusal};
 use super::login_store::{RENEW_BEFORE, TokenMethod};
-use crate::sanitize::one_line;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_core::{Clock, Secret};
@@ -18,9 +18,6 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// A token that lives longer is renewed after this time all the same.
 const LIFETIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-pub(super) const WHERE: &str = "the token endpoint";
-/// Errors that are temporary.
-const PASSING: [&str; 3] = ["server_error", "temporarily_unavailable", "slow_down"];
 
 /// A successful token response.
 pub(super) struct TokenGrant {
@@ -43,12 +40,6 @@ struct TokenResponse {
     scope: Option<serde_json::Value>,
 }
 
-#[derive(Deserialize)]
-struct TokenErrorResponse {
-    error: String,
-    error_description: Option<String>,
-}
-
 /// Requests tokens. `parts` are the parameters of the grant.
 pub(super) async fn request(
     egress: &EgressClient,
@@ -57,7 +48,7 @@ pub(super) async fn request(
     client: &OAuthClient,
     parts: &[(&str, &str)],
 ) -> Result<TokenGrant, OAuthError> {
-    let (status, body) = post(egress, WHERE, endpoint, client, parts).await?;
+    let (status, body) = post(egress, TOKEN_ENDPOINT, endpoint, client, parts).await?;
     if status != 200 {
         return Err(refusal("the tokens", status, &body));
     }
@@ -124,31 +115,13 @@ fn written(client: &OAuthClient, parts: &[(&str, &str)]) -> (String, Option<Stri
     (form.finish(), authorization)
 }
 
-/// Returns why there are no tokens, in the words of the issuer. A temporary error is no refusal.
-pub(super) fn refusal(what: &'static str, status: u16, body: &[u8]) -> OAuthError {
-    let said = serde_json::from_slice::<TokenErrorResponse>(body).ok();
-    let code = said.as_ref().map(|said| said.error.as_str());
-    if status >= 500 || status == 429 || code.is_some_and(|code| PASSING.contains(&code)) {
-        let said = code.map(|code| format!(": {}", one_line(code))).unwrap_or_default();
-        let why = format!("it answered {status}{}{said}", portcullis_egress::reason(status));
-        return OAuthError::Unreachable { what: WHERE, why };
-    }
-    match said {
-        Some(said) => OAuthError::refused(what, &said.error, said.error_description.as_deref()),
-        None => {
-            let code = format!("{status}{}", portcullis_egress::reason(status));
-            OAuthError::refused(what, &code, None)
-        }
-    }
-}
-
 fn granted(body: &[u8], clock: &dyn Clock) -> Result<TokenGrant, OAuthError> {
     const WHAT: &str = "the token response";
     let answer: TokenResponse = serde_json::from_slice(body).map_err(|_| {
         // Some servers refuse with a status of success.
-        match serde_json::from_slice::<TokenErrorResponse>(body) {
-            Ok(_) => refusal("the tokens", 200, body),
-            Err(_) => OAuthError::malformed(WHAT, "it is not JSON with a token and its type"),
+        match is_error_response(body) {
+            true => refusal("the tokens", 200, body),
+            false => OAuthError::malformed(WHAT, "it is not JSON with a token and its type"),
         }
     })?;
     let refresh_token = answer.refresh_token.filter(|token| !token.is_empty());
@@ -244,26 +217,6 @@ mod tests {
     impl Clock for Fixed {
         fn now(&self) -> SystemTime {
             SystemTime::UNIX_EPOCH + Duration::from_secs(1_000)
-        }
-    }
-
-    #[test]
-    fn what_will_pass_is_no_refusal() {
-        let refusal = |status: u16, body: &str| refusal("the tokens", status, body.as_bytes());
-        for (status, body) in [
-            (503, "<html>"),
-            (503, r#"{"error":"temporarily_unavailable"}"#),
-            (500, r#"{"error":"invalid_grant"}"#),
-            (429, r#"{"error":"rate_limited"}"#),
-            (400, r#"{"error":"slow_down"}"#),
-        ] {
-            let error = refusal(status, body);
-            assert!(matches!(error, OAuthError::Unreachable { .. }), "{status} {body}: {error}");
-        }
-        for (status, body) in [(400, r#"{"error":"invalid_grant"}"#), (401, "no"), (200, r#"{"error":"no"}"#)]
-        {
-            let error = refusal(status, body);
-            assert!(matches!(error, OAuthError::Refused { .. }), "{status} {body}: {error}");
         }
     }
 }

@@ -1,13 +1,10 @@
 //! Leases on a server: whether a client needs it now, and since when none has.
 
-use super::server::UpstreamServer;
 use parking_lot::Mutex;
 use portcullis_core::ForeignTask;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -60,8 +57,22 @@ impl Leases {
         *self.last.lock()
     }
 
-    fn touch(&self) {
+    /// Takes note of a new lease, until [`Leases::end`].
+    pub(super) fn begin(&self) {
+        self.ever.fetch_add(1, Ordering::AcqRel);
+        self.left.store(false, Ordering::Release);
+        // Only the first and the last one matter.
+        if self.under_way.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Takes note of the end of a lease.
+    pub(super) fn end(&self) {
         *self.last.lock() = Instant::now();
+        if self.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.changed.notify_waiters();
+        }
     }
 
     /// Waits until the server is leased, or needed `otherwise`, which has to notify `changed`.
@@ -139,40 +150,6 @@ impl Leases {
 
     pub(crate) fn has_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
-    }
-}
-
-/// Keeps the server needed while it is held.
-pub(crate) struct ServerLease(Arc<UpstreamServer>);
-
-impl ServerLease {
-    pub(crate) fn of(server: &Arc<UpstreamServer>) -> ServerLease {
-        let leases = &server.leases;
-        leases.ever.fetch_add(1, Ordering::AcqRel);
-        leases.left.store(false, Ordering::Release);
-        // Only the first and the last one matter.
-        if leases.under_way.fetch_add(1, Ordering::AcqRel) == 0 {
-            leases.changed.notify_waiters();
-        }
-        ServerLease(server.clone())
-    }
-}
-
-impl Deref for ServerLease {
-    type Target = UpstreamServer;
-
-    fn deref(&self) -> &UpstreamServer {
-        &self.0
-    }
-}
-
-impl Drop for ServerLease {
-    fn drop(&mut self) {
-        let leases = &self.0.leases;
-        leases.touch();
-        if leases.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
-            leases.changed.notify_waiters();
-        }
     }
 }
 

@@ -4,8 +4,7 @@
 //! catalog of the shared instance; a call to an instance that offers something else is refused. It is started by its
 //! client's first call and stops when its client has gone.
 
-use super::leases::ServerLease;
-use super::server::UpstreamServer;
+use super::server::{ServerLease, UpstreamServer};
 use crate::spec::{PerClient, ServerSpec, StartPolicy};
 use crate::status::{ClientStatus, StatusKind};
 use crate::supervise;

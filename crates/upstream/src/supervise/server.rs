@@ -2,9 +2,9 @@
 
 mod calls;
 mod tasks;
+mod unsolicited;
 
 use super::leases::Leases;
-use super::out_of_call::Audience;
 use super::reachability::Reachability;
 use crate::call::SuspendedCalls;
 use crate::catalog::{AdvertisedCatalog, CatalogState, ChangedLists};
@@ -18,8 +18,10 @@ use portcullis_core::{
     CatalogChange, ChangeNotifier, ClientBridge, List, NameConflict, ToolError, WatchState,
 };
 use portcullis_wire::SubscriptionStyle;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use tokio_util::sync::CancellationToken;
+use unsolicited::Audience;
 
 pub(crate) struct UpstreamServer {
     me: Weak<UpstreamServer>,
@@ -204,5 +206,29 @@ impl UpstreamServer {
             Some(Err(error)) => Err(ToolError::foreign(&self.spec.name, error)),
             Some(Ok(())) | None => Ok(()),
         }
+    }
+}
+
+/// Keeps the server needed while it is held.
+pub(crate) struct ServerLease(Arc<UpstreamServer>);
+
+impl ServerLease {
+    pub(crate) fn of(server: &Arc<UpstreamServer>) -> ServerLease {
+        server.leases.begin();
+        ServerLease(server.clone())
+    }
+}
+
+impl Deref for ServerLease {
+    type Target = UpstreamServer;
+
+    fn deref(&self) -> &UpstreamServer {
+        &self.0
+    }
+}
+
+impl Drop for ServerLease {
+    fn drop(&mut self) {
+        self.0.leases.end();
     }
 }

@@ -4,7 +4,7 @@
 //! in the process group of a server, or has the hub's mark in its environment. A daemon that clears its environment
 //! and leaves every group shows none of these.
 
-use crate::transport::guardian::{carries, of_home, read_at_once};
+use crate::transport::environ_mark::{carries, of_home, read_at_once};
 use rustix::process::{Pid, test_kill_process};
 use std::collections::HashSet;
 use std::path::Path;

@@ -2,11 +2,11 @@
 
 use super::error::{LinkError, RequestError};
 use super::lifecycle::ConnectionLifecycle;
-use super::server_transport::TransportHint;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use portcullis_wire::Revision;
 use std::fmt;
+use std::sync::Arc;
 
 /// One message to the server.
 pub struct OutboundMessage<'a> {
@@ -30,6 +30,21 @@ impl<'a> OutboundMessage<'a> {
     /// Returns whether it is harmless to send it twice.
     pub(crate) fn is_idempotent(&self) -> bool {
         self.id.is_some() && self.method != Some("tools/call")
+    }
+}
+
+/// What a transport found out about a server, so that the next connection need not. Only the transport reads it; the hub
+/// caches it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransportHint(Arc<str>);
+
+impl TransportHint {
+    pub fn new(text: &str) -> TransportHint {
+        TransportHint(text.into())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

@@ -1,7 +1,7 @@
 //! A way to reach an upstream server: the trait that a transport implements, and what it is given to open a connection.
 
 use super::diagnostics::DiagnosticTail;
-use super::link::{Inbound, TransportLink};
+use super::link::{Inbound, TransportHint, TransportLink};
 use crate::shutdown::Shutdown;
 use futures::future::BoxFuture;
 use portcullis_egress::Url;
@@ -46,19 +46,4 @@ pub struct TransportParts<'a> {
     /// What the last connection left for this one ([`TransportLink::hint`]).
     pub hint: Option<TransportHint>,
     pub shutdown: &'a Shutdown,
-}
-
-/// What a transport found out about a server, so that the next connection need not. Only the transport reads it; the hub
-/// caches it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TransportHint(Arc<str>);
-
-impl TransportHint {
-    pub fn new(text: &str) -> TransportHint {
-        TransportHint(text.into())
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
 }

@@ -5,6 +5,7 @@ mod program_identity;
 use crate::sanitize::one_line;
 use crate::shutdown::Shutdown;
 use crate::transport::diagnostics::{DiagnosticTail, LAST_LINES_WITHIN};
+use crate::transport::environ_mark::MARK;
 use crate::transport::guardian::{self, Processes};
 use crate::transport::oversized_line;
 use crate::transport::read_throttle::{LINE_COST, MEGABYTE_COST, ReadThrottle};
@@ -100,7 +101,7 @@ fn start(spec: &StdioSpec, parts: TransportParts<'_>) -> Result<Arc<dyn Transpor
         command.current_dir(cwd);
     }
     let mark = spec.processes.next_mark();
-    command.env(guardian::MARK, &mark);
+    command.env(MARK, &mark);
     // Its own process group: wrappers start others, and a signal has to reach all of them.
     command.process_group(0).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,19 +1,12 @@
 //! Messages outside of calls: logs, updates and roots requests of a server, and changed roots of its clients.
 
-use super::per_client::PerClientServers;
-use super::server::UpstreamServer;
+use super::UpstreamServer;
 use crate::rpc::UnsolicitedHandler;
 use portcullis_core::{BoxFuture, ClientBridge, ConnectedClients, InputResponse, LogMessage};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
-
-/// Changes within this time are debounced into one.
-const DEBOUNCE: Duration = Duration::from_millis(200);
 
 /// The clients that a server speaks to outside of calls.
 pub(crate) struct Audience {
@@ -38,7 +31,7 @@ impl UpstreamServer {
         Some((self.audience.clients.clients()?, self.client.as_deref()))
     }
 
-    fn roots_changed(&self) {
+    pub(in crate::supervise) fn roots_changed(&self) {
         // First: the supervisor checks it after connecting.
         self.audience.roots_changed.store(true, Ordering::SeqCst);
         self.announce_roots();
@@ -82,41 +75,5 @@ impl UnsolicitedHandler for UpstreamServer {
             let (clients, of) = self.recipients()?;
             clients.roots(&self.spec.name, of).await
         })
-    }
-}
-
-/// Notifies a server, or the per-client servers concerned, of changed roots until it is no longer wanted.
-pub(crate) async fn watch_roots(
-    shared: Arc<UpstreamServer>,
-    own: Option<Arc<PerClientServers>>,
-    mut changed: broadcast::Receiver<Arc<str>>,
-) {
-    loop {
-        let first = tokio::select! {
-            first = changed.recv() => first,
-            () = shared.stop.cancelled() => return,
-        };
-        let (mut clients, mut missed) = (BTreeSet::new(), false);
-        match first {
-            Ok(client) => drop(clients.insert(client)),
-            Err(RecvError::Lagged(_)) => missed = true,
-            Err(RecvError::Closed) => return,
-        }
-        tokio::time::sleep(DEBOUNCE).await;
-        loop {
-            match changed.try_recv() {
-                Ok(client) => drop(clients.insert(client)),
-                Err(TryRecvError::Lagged(_)) => missed = true,
-                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
-            }
-        }
-        match &own {
-            None => shared.roots_changed(),
-            Some(own) if missed => own.all().iter().for_each(|server| server.roots_changed()),
-            Some(own) => {
-                let concerned = clients.iter().filter_map(|client| own.running(client));
-                concerned.for_each(|server| server.roots_changed());
-            }
-        }
     }
 }
