@@ -3,7 +3,7 @@
 use crate::rpc::ListKind;
 use crate::spec::ServerSpec;
 use crate::status::{ServerStatus, StatusKind};
-use crate::supervise::{self, PerClientServers, ServerLease, UpstreamServer, roots_watcher};
+use crate::supervise::{PerClientServers, ServerLease, UpstreamServer, roots_watcher, supervisor};
 use crate::trust::Trust;
 use portcullis_core::{
     BoxFuture, Call, Catalog, ChangeNotifier, ClientBridge, DefaultDecision, NameConflict, Outcome, Permit,
@@ -37,7 +37,7 @@ impl Upstream {
             .spec
             .per_client
             .map(|per_client| Arc::new(PerClientServers::new(&shared, per_client, changes)));
-        tokio::spawn(supervise::run(shared.clone()));
+        tokio::spawn(supervisor::run(shared.clone()));
         tokio::spawn(roots_watcher::watch_roots(shared.clone(), own.clone(), changed));
         Upstream { shared, own }
     }

@@ -5,9 +5,9 @@
 //! client's first call and stops when its client has gone.
 
 use super::server::{ServerLease, UpstreamServer};
+use super::supervisor;
 use crate::spec::{PerClient, ServerSpec, StartPolicy};
 use crate::status::{ClientStatus, StatusKind};
-use crate::supervise;
 use parking_lot::Mutex;
 use portcullis_core::{ChangeNotifier, Limit, ToolError};
 use portcullis_store::pins::PinKind;
@@ -86,7 +86,7 @@ impl PerClientServers {
         running.insert(client.to_owned(), server.clone());
         drop(running);
         tracing::info!(target: "upstream", server = %name, client, "per-client server started");
-        tokio::spawn(supervise::run(server.clone()));
+        tokio::spawn(supervisor::run(server.clone()));
         tokio::spawn(keep(Arc::downgrade(self), client.to_owned(), server));
         self.signal_watchers();
         Ok(needed)
