@@ -5,6 +5,7 @@ use crate::effect::{Effect, EffectSet};
 use crate::gate::ResourceVisibility;
 use crate::human_wait::HumanWait;
 use crate::json;
+use crate::owner::{OwnerId, Owners};
 use crate::pattern::Pattern;
 use crate::principal::{HubCall, Principal};
 use crate::tool::{DefaultDecision, ToolDef};
@@ -99,16 +100,16 @@ impl Scope {
         Scope { allow, deny: None, effects, view: ToolView::All, owner: None }
     }
 
-    /// Returns what both this scope and that of an owner allow.
+    /// Returns what both this scope and that of an owner allow, with the owner's view of tools.
     #[must_use]
     pub fn within(self, owner: &Scope) -> Scope {
-        let effects = self.effects.intersection(owner.effects);
+        let (effects, view) = (self.effects.intersection(owner.effects), owner.view);
         // A scope that is narrowed twice is within both.
         let owner = match self.owner {
             None => owner.clone(),
             Some(own) => Scope::clone(&own).within(owner),
         };
-        Scope { effects, owner: Some(Arc::new(owner)), ..self }
+        Scope { effects, view, owner: Some(Arc::new(owner)), ..self }
     }
 
     /// Returns whether the scope is unrestricted.
@@ -353,6 +354,17 @@ pub struct Trail {
     pub within: Option<CallId>,
     /// The number of ancestors.
     pub depth: usize,
+    /// Set for a call that the hub makes itself. A call of a client acts for that client.
+    pub(crate) principal: OnceLock<Box<Principal>>,
+}
+
+impl Trail {
+    /// Returns on whose behalf the call is made, which has this client.
+    pub(crate) fn principal_of(&self, client: &Client) -> Principal {
+        self.principal
+            .get()
+            .map_or_else(|| Principal::of(OwnerId::of(client)), |principal| (**principal).clone())
+    }
 }
 
 /// One call, passed through the layers of the gate.
@@ -406,11 +418,20 @@ impl Call {
     }
 
     /// A call that the hub makes itself.
-    pub(crate) fn by(principal: &Principal, origin: Origin, call: HubCall) -> Call {
-        let HubCall { id, target, arguments, ctx, trail } = call;
-        let call = Call::new(principal.client().clone(), target, arguments, ctx);
+    pub(crate) fn by(principal: &Principal, client: Arc<Client>, origin: Origin, call: HubCall) -> Call {
+        let HubCall { id, target, arguments, ctx, trail, .. } = call;
+        // The trail is new with the call, and only this sets it.
+        let _ = trail.principal.set(Box::new(principal.clone()));
+        let call = Call::new(client, target, arguments, ctx);
         let caller = Caller { origin, ..call.caller };
         Call { id, caller, trail, ..call }
+    }
+
+    /// Returns the caller with the scope that it has now, which may differ from that at the start of the call; `None` if
+    /// the client is gone. For a decision long after the first.
+    pub fn current_caller(&self, owners: &dyn Owners) -> Option<Caller> {
+        let client = self.trail.principal_of(&self.caller.client).resolve(owners)?;
+        Some(Caller { client, ..self.caller.clone() })
     }
 
     /// Returns who calls.

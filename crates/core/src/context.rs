@@ -5,6 +5,8 @@ use crate::effect::EffectSet;
 use crate::error::{ErrorKind, ErrorOrigin, ForeignError, InputRequired, ToolError};
 use crate::json::printable;
 use crate::label::Labels;
+use crate::owner::OwnerId;
+use crate::principal::Principal;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -332,6 +334,15 @@ impl CallCtx {
     /// Returns the client and the origin of the call.
     pub fn caller(&self) -> &Caller {
         self.running().map_or(&DETACHED, |running| &running.caller)
+    }
+
+    /// Returns the principal for calls that this one makes: on behalf of the same owner, with no wider scope.
+    pub fn principal(&self) -> Principal {
+        match self.running() {
+            Some(running) => running.trail.principal_of(&running.caller.client),
+            // The name alone could be that of the local client.
+            None => Principal::of(OwnerId::of(&DETACHED.client)).narrowed(DETACHED.client.scope.clone()),
+        }
     }
 
     /// Returns the id of the client's session, if it has one. The id is a bearer credential for the session.

@@ -1,15 +1,15 @@
 //! Audited events that are not calls: subscriptions and administrative changes.
 
-use crate::call::{Caller, Client, Origin, Scope};
-use crate::effect::Effect;
-use serde_json::Value;
+use crate::call::{Caller, Client, Origin, Scope, Target};
+use crate::effect::{Effect, EffectSet};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// An audited request that no provider handles.
 #[derive(Debug, Clone)]
 pub struct Event {
     pub caller: Caller,
-    /// `subscribe`, `listen` or `change`.
+    /// `subscribe`, `listen`, `change`, or that of a refused call.
     pub kind: &'static str,
     /// The URI of a subscription, or the action: `secrets.set`.
     pub target: String,
@@ -25,6 +25,16 @@ impl Event {
         let client = Arc::new(Client { name: actor, scope: Scope::everything(), token: None });
         let caller = Caller { client, origin: Origin::Admin };
         Event { caller, kind: "change", target: action.into(), details, effect: Effect::Write }
+    }
+
+    /// Returns a call of the hub's own that was refused because its owner is gone.
+    pub fn orphaned_call(owner: String, origin: Origin, target: &Target) -> Event {
+        let scope = Scope { effects: EffectSet::NONE, ..Scope::everything() };
+        let client = Arc::new(Client { name: owner, scope, token: None });
+        let caller = Caller { client, origin };
+        let (kind, target) = (target.kind(), target.name().to_owned());
+        // Nothing ran.
+        Event { caller, kind, target, details: Value::Object(Map::new()), effect: Effect::Read }
     }
 
     /// Returns a client's request that changes nothing.

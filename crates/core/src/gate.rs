@@ -9,6 +9,7 @@ use crate::effect::{Effect, Reach};
 use crate::error::{ErrorKind, ToolError};
 use crate::event::Event;
 use crate::label::{Label, Labels};
+use crate::owner::{NoOwners, Owners};
 use crate::principal::{HubCall, Principal};
 use crate::registry::{
     Affected, CatalogChange, PromptDef, Provider, Registry, ResourceDef, ResourceSubscription, TemplateDef,
@@ -195,12 +196,19 @@ impl ResourceVisibility {
 pub struct Gate {
     registry: Registry,
     layers: Arc<[Box<dyn Layer>]>,
+    owners: Arc<dyn Owners>,
 }
 
 impl Gate {
     /// Builds a gate; the first layer is the outermost. Only `guard::stack` and tests call this.
     pub fn new(registry: Registry, layers: Vec<Box<dyn Layer>>) -> Gate {
-        Gate { registry, layers: layers.into() }
+        Gate { registry, layers: layers.into(), owners: Arc::new(NoOwners) }
+    }
+
+    /// Sets the clients on whose behalf [`Gate::call_as`] makes calls. Without them it makes none.
+    #[must_use]
+    pub fn with_owners(self, owners: Arc<dyn Owners>) -> Gate {
+        Gate { owners, ..self }
     }
 
     /// Runs a call through all layers and returns its outcome.
@@ -232,15 +240,33 @@ impl Gate {
         Next { layers: &self.layers, registry: &self.registry }.run(call)
     }
 
-    /// Runs a call that the hub makes itself: of a schedule, a conversation, a script, or the admin page. The principal's
-    /// scope applies as a client's does, and rules see the origin.
+    /// Runs a call that the hub makes itself: of a schedule, a conversation, a script, or the admin page. The owner is looked
+    /// up for this call; the scope that it has now applies as a client's does, and rules see the origin.
     pub fn call_as(&self, principal: &Principal, origin: Origin, call: HubCall) -> BoxFuture<'_, Outcome> {
-        if origin == Origin::Client {
-            return Box::pin(std::future::ready(Err(ToolError::internal(
-                "a call of the hub's own cannot have the origin `client`",
-            ))));
+        if !principal.may_make(&call, origin) {
+            let reason = format!("this principal cannot make calls with the origin `{}`", origin.as_str());
+            return Box::pin(std::future::ready(Err(ToolError::internal(reason))));
         }
-        self.call(Call::by(principal, origin, call))
+        let Some(client) = principal.resolve(&*self.owners) else {
+            return self.refuse_for_a_missing_owner(principal, origin, &call);
+        };
+        self.call(Call::by(principal, client, origin, call))
+    }
+
+    /// Refuses a call whose owner is gone. There is no client to run the layers with, so only the refusal is recorded.
+    fn refuse_for_a_missing_owner(
+        &self,
+        principal: &Principal,
+        origin: Origin,
+        call: &HubCall,
+    ) -> BoxFuture<'_, Outcome> {
+        let name = principal.owner().map_or_else(String::new, |owner| owner.name.clone());
+        let event = Event::orphaned_call(name, origin, &call.target);
+        Box::pin(async move {
+            self.record(&event, Err(ErrorKind::Denied)).await?;
+            Err(ToolError::denied("the client on whose behalf this call is made was revoked or has expired")
+                .hint("an administrator can add it again, and whatever acts for it has to be set up again"))
+        })
     }
 
     /// Subscribes to catalog changes.

@@ -22,6 +22,7 @@ pub mod json;
 mod label;
 mod limit;
 mod output;
+mod owner;
 mod pattern;
 mod principal;
 mod registry;
@@ -62,6 +63,7 @@ pub use output::{
     Completion, Content, ContentBody, Output, PromptMessage, PromptOutput, ResourceBody, ResourceContents,
     Role, ToolOutput, value_size,
 };
+pub use owner::{NoOwners, OwnerId, Owners};
 pub use pattern::{Pattern, PatternError};
 pub use principal::{GateHandle, HubCall, Principal};
 pub use registry::{

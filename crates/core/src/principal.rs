@@ -5,41 +5,85 @@
 //!
 //! [`Gate::call_as`]: crate::Gate::call_as
 
-use crate::call::{Arguments, CallId, Client, Scope, Target, Trail};
+use crate::call::{Arguments, CallId, Client, Origin, Scope, Target, Trail};
 use crate::context::CallCtx;
 use crate::gate::Gate;
 use crate::human_wait::HumanWait;
+use crate::owner::{OwnerId, Owners};
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// On whose behalf the hub makes a call. Its scope is its owner's or narrower; no method widens it.
+/// On whose behalf the hub makes a call: an owner by name, and what it may do less.
+///
+/// It holds no rights. Each call looks the owner up, so a principal may be kept for as long as a schedule lives: it may do
+/// what its owner may do then, and nothing once the owner is gone.
 #[derive(Debug, Clone)]
 pub struct Principal {
-    client: Arc<Client>,
+    acts_for: ActsFor,
+    /// Less than the owner may do; `None` for all of it.
+    narrower: Option<Arc<Scope>>,
+}
+
+#[derive(Debug, Clone)]
+enum ActsFor {
+    Owner(OwnerId),
+    Administrator(Arc<Client>),
 }
 
 impl Principal {
-    /// Acts with the whole scope of its owner.
-    pub fn of(owner: &Arc<Client>) -> Principal {
-        Principal { client: owner.clone() }
+    /// Acts for a client. The owner may come from a table: a schedule or a conversation keeps its name and token.
+    pub fn of(owner: OwnerId) -> Principal {
+        Principal { acts_for: ActsFor::Owner(owner), narrower: None }
     }
 
     /// Acts for an administrator, who may do everything that rules allow. The name has a colon, as in records (`admin:ada`),
-    /// which no client's has.
+    /// which no client's has. Only for a call of the admin page, and for calls within it.
     pub fn administrator(name: String) -> Principal {
         let client = Client { name, scope: Scope::everything(), token: None };
-        Principal { client: Arc::new(client) }
+        Principal { acts_for: ActsFor::Administrator(Arc::new(client)), narrower: None }
     }
 
     /// Acts with less: what both the given scope and the present one allow.
     #[must_use]
     pub fn narrowed(&self, scope: Scope) -> Principal {
-        let scope = scope.within(&self.client.scope);
-        Principal { client: Arc::new(Client { scope, ..(*self.client).clone() }) }
+        let scope = match &self.narrower {
+            None => scope,
+            Some(present) => scope.within(present),
+        };
+        Principal { narrower: Some(Arc::new(scope)), ..self.clone() }
     }
 
-    pub fn client(&self) -> &Arc<Client> {
-        &self.client
+    /// Returns the owner; `None` for an administrator.
+    pub fn owner(&self) -> Option<&OwnerId> {
+        match &self.acts_for {
+            ActsFor::Owner(owner) => Some(owner),
+            ActsFor::Administrator(_) => None,
+        }
+    }
+
+    /// Returns the client of a call made now: the owner with its present scope, and within it what this principal may do.
+    /// `None` if the owner is gone.
+    pub fn resolve(&self, owners: &dyn Owners) -> Option<Arc<Client>> {
+        let client = match &self.acts_for {
+            // A directory that returns somebody else is not believed.
+            ActsFor::Owner(owner) => owners.current(owner).filter(|client| owner.is(client))?,
+            ActsFor::Administrator(client) => client.clone(),
+        };
+        let Some(narrower) = &self.narrower else { return Some(client) };
+        let scope = Scope::clone(narrower).within(&client.scope);
+        Some(Arc::new(Client { name: client.name.clone(), scope, token: client.token }))
+    }
+
+    /// Returns whether this principal may make a call with this origin. `admin` is for administrators alone; and they have
+    /// no other, except within a call of theirs, as a script that they try. A call within another acts for the same client.
+    pub(crate) fn may_make(&self, call: &HubCall, origin: Origin) -> bool {
+        let outer = call.outer_client.as_deref();
+        match (&self.acts_for, origin) {
+            (_, Origin::Client) | (ActsFor::Owner(_), Origin::Admin) => false,
+            (ActsFor::Owner(owner), _) => outer.is_none_or(|outer| owner.is(outer)),
+            (ActsFor::Administrator(client), Origin::Admin) => outer.is_none_or(|outer| outer.is(client)),
+            (ActsFor::Administrator(client), _) => outer.is_some_and(|outer| outer.is(client)),
+        }
     }
 }
 
@@ -50,12 +94,15 @@ pub struct HubCall {
     pub(crate) arguments: Arguments,
     pub(crate) ctx: CallCtx,
     pub(crate) trail: Arc<Trail>,
+    /// The client of the call that makes this one.
+    outer_client: Option<Arc<Client>>,
 }
 
 impl HubCall {
     /// A call without a client that could be asked or told anything.
     pub fn new(target: Target, arguments: Arguments) -> HubCall {
-        HubCall { id: CallId::new(), target, arguments, ctx: CallCtx::detached(), trail: Arc::default() }
+        let (ctx, trail) = (CallCtx::detached(), Arc::default());
+        HubCall { id: CallId::new(), target, arguments, ctx, trail, outer_client: None }
     }
 
     /// A call that a running call makes. It has its own pass through the layers, its own audit record and its own decision.
@@ -70,7 +117,8 @@ impl HubCall {
                 ..Trail::default()
             },
         };
-        HubCall { id: CallId::new(), target, arguments, ctx, trail: Arc::new(trail) }
+        let outer_client = outer.running().map(|running| running.caller.client.clone());
+        HubCall { id: CallId::new(), target, arguments, ctx, trail: Arc::new(trail), outer_client }
     }
 
     /// Returns the id of the call's audit record.
@@ -111,6 +159,7 @@ impl GateHandle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::ToolView;
     use crate::effect::{Effect, EffectSet};
     use crate::pattern::Pattern;
     use proptest::prelude::*;
@@ -133,9 +182,9 @@ mod tests {
         #[test]
         fn a_principal_may_never_do_more_than_its_owner(owner in scopes(), wanted in scopes(), again in scopes()) {
             let owner = Arc::new(Client { name: "ada".to_owned(), scope: owner, token: Some(7) });
-            let narrowed = Principal::of(&owner).narrowed(wanted.clone());
+            let narrowed = Principal::of(OwnerId::of(&owner)).narrowed(wanted.clone());
             for principal in [narrowed.clone(), narrowed.narrowed(again), narrowed.narrowed(Scope::everything())] {
-                let client = principal.client();
+                let client = principal.resolve(&owner).unwrap();
                 prop_assert!(client.is(&owner));
                 for name in NAMES {
                     for effect in Effect::ALL {
@@ -149,10 +198,72 @@ mod tests {
                 prop_assert!(!client.scope.is_everything() || owner.scope.is_everything());
             }
             // What both allow stays allowed: narrowing is no refusal.
+            let narrowed = narrowed.resolve(&owner).unwrap();
             for name in NAMES {
                 let both = owner.scope.covers(name, Effect::Read) && wanted.covers(name, Effect::Read);
-                prop_assert_eq!(narrowed.client().scope.covers(name, Effect::Read), both);
+                prop_assert_eq!(narrowed.scope.covers(name, Effect::Read), both);
             }
         }
+    }
+
+    fn client(name: &str, token: Option<u64>, view: ToolView) -> Arc<Client> {
+        let scope = Scope { view, ..Scope::everything() };
+        Arc::new(Client { name: name.to_owned(), scope, token })
+    }
+
+    #[test]
+    fn a_principal_keeps_its_owners_view_and_is_nobody_without_its_owner() {
+        let ada = client("ada", Some(7), ToolView::Search);
+        let stored = OwnerId { name: "ada".to_owned(), token: Some(7) };
+        let principal = Principal::of(stored).narrowed(Scope::everything());
+        assert_eq!(principal.resolve(&ada).unwrap().scope.view, ToolView::Search);
+        for other in [client("ada", Some(8), ToolView::All), client("ada", None, ToolView::All)] {
+            assert!(principal.resolve(&other).is_none(), "the name was issued again");
+        }
+        assert!(principal.resolve(&crate::NoOwners).is_none());
+        // A directory that returns somebody else is not believed.
+        struct Liar;
+        impl Owners for Liar {
+            fn current(&self, _: &OwnerId) -> Option<Arc<Client>> {
+                Some(client("eve", None, ToolView::All))
+            }
+        }
+        assert!(principal.resolve(&Liar).is_none());
+    }
+
+    #[test]
+    fn an_origin_cannot_be_forged() {
+        let (ada, bob) = (client("ada", Some(7), ToolView::All), client("bob", Some(8), ToolView::All));
+        let administrator = Principal::administrator("admin:ada".to_owned());
+        let by_administrator = administrator.resolve(&crate::NoOwners).unwrap();
+        let of_ada = Principal::of(OwnerId::of(&ada));
+        let call = |outer: Option<&Arc<Client>>| {
+            let call = HubCall::new(Target::Tool("x".to_owned()), Arguments::empty());
+            HubCall { outer_client: outer.cloned(), ..call }
+        };
+        let cases: [(&Principal, Option<&Arc<Client>>, &[Origin]); 6] = [
+            (&of_ada, None, &[Origin::Schedule, Origin::Script, Origin::Chat]),
+            (&of_ada, Some(&ada), &[Origin::Schedule, Origin::Script, Origin::Chat]),
+            (&of_ada, Some(&bob), &[]),
+            (&administrator, None, &[Origin::Admin]),
+            (&administrator, Some(&ada), &[]),
+            (
+                &administrator,
+                Some(&by_administrator),
+                &[Origin::Schedule, Origin::Script, Origin::Chat, Origin::Admin],
+            ),
+        ];
+        for (principal, outer, expected) in cases {
+            let may = |origin: &Origin| principal.may_make(&call(outer), *origin);
+            let allowed: Vec<Origin> = Origin::ALL.into_iter().filter(may).collect();
+            assert_eq!(allowed, expected, "{principal:?} within {outer:?}");
+        }
+    }
+
+    #[test]
+    fn a_context_that_no_gate_made_acts_for_nobody() {
+        let namesake = client("detached", None, ToolView::All);
+        let resolved = CallCtx::detached().principal().resolve(&namesake);
+        assert!(resolved.is_none_or(|client| client.scope.effects == EffectSet::NONE));
     }
 }

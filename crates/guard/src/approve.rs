@@ -18,7 +18,7 @@ use approval_request::approval_request;
 use futures::FutureExt;
 use portcullis_core::{
     BoxFuture, Call, Decision, Effect, ErrorKind, InputRefusal, InputRequest, InputRequestKind,
-    InputResponses, KeyedInputRequest, Layer, Next, Outcome, PolicySubject, Reach, ToolError, json,
+    InputResponses, KeyedInputRequest, Layer, Next, Outcome, Owners, PolicySubject, Reach, ToolError, json,
 };
 use portcullis_store::approvals::{
     Approval, ApprovalOutcome, ApprovalRequest, ApprovalScope, ApprovalSnapshot, ApprovalState,
@@ -46,13 +46,19 @@ const FORM_CHARS_MAX: usize = 1_000;
 pub(crate) struct ApprovalLayer {
     desk: ApprovalDesk,
     policy: ActivePolicy,
+    owners: Arc<dyn Owners>,
     redactor: Redactor,
     resumable: ResumableApprovals,
 }
 
 impl ApprovalLayer {
-    pub(crate) fn new(desk: ApprovalDesk, policy: ActivePolicy, redactor: Redactor) -> ApprovalLayer {
-        ApprovalLayer { desk, policy, redactor, resumable: ResumableApprovals::default() }
+    pub(crate) fn new(
+        desk: ApprovalDesk,
+        policy: ActivePolicy,
+        owners: Arc<dyn Owners>,
+        redactor: Redactor,
+    ) -> ApprovalLayer {
+        ApprovalLayer { desk, policy, owners, redactor, resumable: ResumableApprovals::default() }
     }
 }
 
@@ -144,11 +150,17 @@ impl ApprovalLayer {
         }
     }
 
-    /// Checks the policy again, which may have changed while the person decided.
+    /// Decides again: while the person decided, the rules may have changed, and the client may have been narrowed, revoked
+    /// or issued again.
     fn decide_again(&self, call: &Call) -> Result<(), ToolError> {
-        match self.policy.decide(call.caller(), &PolicySubject::of_call(call)) {
-            Decision::Deny { .. } => Err(ToolError::unknown(call.target.kind(), call.target.name())),
-            Decision::Allow { .. } | Decision::Ask { .. } => Ok(()),
+        let decision = call
+            .current_caller(&*self.owners)
+            .map(|caller| self.policy.decide(&caller, &PolicySubject::of_call(call)));
+        match decision {
+            None | Some(Decision::Deny { .. }) => {
+                Err(ToolError::unknown(call.target.kind(), call.target.name()))
+            }
+            Some(Decision::Allow { .. } | Decision::Ask { .. }) => Ok(()),
         }
     }
 

@@ -2,15 +2,19 @@ use super::*;
 use crate::authorize::ActivePolicy;
 use crate::policy::Policy;
 use crate::testing::{
-    ClientBehavior, RecordingClient, StoppedClock, StubState, call, gate, kind_of, outcome_text,
+    ClientBehavior, RecordingClient, StoppedClock, StubState, TestOwners, call, gate, kind_of, outcome_text,
 };
-use portcullis_core::{Gate, InputRequired, LogMessage, Peer, Progress};
+use portcullis_core::{
+    Arguments, Client, EffectSet, Gate, HubCall, InputRequired, LogMessage, Origin, OwnerId, Peer, Principal,
+    Progress, Target,
+};
 use portcullis_store::database::{DatabaseError, OperationId, Topic};
 use serde_json::Map;
 
 struct Fixture {
     gate: Gate,
     policy: ActivePolicy,
+    owners: Arc<TestOwners>,
     world: Arc<StubState>,
     desk: ApprovalDesk,
     dir: tempfile::TempDir,
@@ -27,9 +31,17 @@ impl Fixture {
             Arc::new(StoppedClock),
         );
         let policy = ActivePolicy::new(Policy::default(), Arc::new(StoppedClock));
-        let approve = ApprovalLayer::new(desk.clone(), policy.clone(), Redactor::new(&[]).unwrap());
+        let owners = Arc::new(TestOwners::default());
+        let redactor = Redactor::new(&[]).unwrap();
+        let approve = ApprovalLayer::new(desk.clone(), policy.clone(), owners.clone(), redactor);
         let (gate, world) = gate(vec![Box::new(policy.clone()), Box::new(approve)]);
-        Fixture { gate, policy, world, desk, dir }
+        Fixture { gate: gate.with_owners(owners.clone()), policy, owners, world, desk, dir }
+    }
+
+    /// Another layer over the same state.
+    fn layer(&self) -> ApprovalLayer {
+        let redactor = Redactor::new(&[]).unwrap();
+        ApprovalLayer::new(self.desk.clone(), self.policy.clone(), self.owners.clone(), redactor)
     }
 
     fn impatient() -> Fixture {
@@ -273,6 +285,76 @@ async fn rules_that_change_while_a_person_thinks_count() {
     assert_eq!(fixture.world.acted(), 0);
 }
 
+/// A client with a scope, or of another token.
+fn ada(allow: &str, token: Option<u64>) -> Client {
+    Client { name: "ada".to_owned(), scope: crate::testing::scope(&[allow], EffectSet::ALL), token }
+}
+
+/// What becomes of the client while a person thinks, and whether the approved call still runs.
+fn fates() -> [(&'static str, Option<Client>, bool); 4] {
+    [
+        ("as it was", Some(ada("*", None)), true),
+        ("narrowed", Some(ada("stub_read", None)), false),
+        ("revoked or expired", None, false),
+        ("issued again", Some(ada("*", Some(2))), false),
+    ]
+}
+
+#[tokio::test]
+async fn a_client_that_changes_while_a_person_thinks_counts() {
+    for (case, fate, runs) in fates() {
+        let fixture = Arc::new(Fixture::new(A_WHILE));
+        let waiting = tokio::spawn({
+            let fixture = fixture.clone();
+            async move { fixture.check(None, "stub_send").await.0 }
+        });
+        while fixture.desk.approvals().pending().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        fixture.owners.set("ada", fate);
+        fixture.approve(1, ApprovalScope::Once).await;
+        let told = if runs { "ok: did " } else { "unknown: Unknown tool: stub_send" };
+        assert_eq!(waiting.await.unwrap(), told, "{case}");
+        assert_eq!(fixture.world.acted(), usize::from(runs), "{case}");
+    }
+}
+
+#[tokio::test]
+async fn a_schedule_acts_for_its_owner_as_it_is_then() {
+    // Before the call, and while a person decides about it.
+    for waits in [false, true] {
+        for (case, fate, runs) in fates() {
+            let fixture = Arc::new(Fixture::new(A_WHILE));
+            // As a schedule finds it in its table.
+            let schedule = Principal::of(OwnerId { name: "ada".to_owned(), token: None });
+            if !waits {
+                fixture.owners.set("ada", fate.clone());
+            }
+            let running = tokio::spawn({
+                let (fixture, schedule) = (fixture.clone(), schedule.clone());
+                async move {
+                    let target = Target::Tool("stub_send".to_owned());
+                    let call = HubCall::new(target, Arguments::empty());
+                    let outcome = fixture.gate.call_as(&schedule, Origin::Schedule, call).await;
+                    outcome_text(&outcome)
+                }
+            });
+            while fixture.desk.approvals().pending().unwrap().is_empty() && !running.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            if waits {
+                fixture.owners.set("ada", fate);
+            }
+            if waits || runs {
+                fixture.approve(1, ApprovalScope::Once).await;
+            }
+            let told = running.await.unwrap();
+            assert_eq!(told == "ok: did ", runs, "{case}: {told}");
+            assert_eq!(fixture.world.acted(), usize::from(runs), "{case}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_hub_that_ends_tells_who_waits_to_come_back() {
     let fixture = Arc::new(Fixture::new(Duration::from_secs(600)));
@@ -397,8 +479,7 @@ impl Peer for Later {
 #[tokio::test]
 async fn one_yes_covers_a_call_to_its_end_and_no_other() {
     let fixture = Fixture::new(A_WHILE);
-    let approve =
-        ApprovalLayer::new(fixture.desk.clone(), fixture.policy.clone(), Redactor::new(&[]).unwrap());
+    let approve = fixture.layer();
     let (gate, _) = gate(vec![Box::new(fixture.policy.clone()), Box::new(approve), Box::new(AsksOnce)]);
     let round = async |line: &str, approved: Option<&str>| {
         let client = RecordingClient::new(yes());
@@ -434,8 +515,7 @@ async fn one_yes_covers_a_call_to_its_end_and_no_other() {
 #[tokio::test]
 async fn a_call_that_nobody_decided_about_does_not_act() {
     let fixture = Fixture::impatient();
-    let approve =
-        ApprovalLayer::new(fixture.desk.clone(), fixture.policy.clone(), Redactor::new(&[]).unwrap());
+    let approve = fixture.layer();
     let (gate, world) = gate(vec![Box::new(approve)]);
     assert_eq!(kind_of(&gate.call(call("stub_read")).await), Some(ErrorKind::Internal));
     assert_eq!(world.acted(), 0);

@@ -11,7 +11,7 @@ use crate::policy::Policy;
 use crate::rate::{ClientRateLimiter, RateSettings};
 use crate::redact::{RedactError, RedactionLayer, Redactor};
 use crate::validate::ValidationLayer;
-use portcullis_core::{CallLimits, Clock, Gate, Registry, Secret};
+use portcullis_core::{CallLimits, Clock, Gate, Owners, Registry, Secret};
 use portcullis_store::database::Database;
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub struct GuardSettings {
     pub audit: AuditSettings,
     /// Holds the approvals.
     pub database: Database,
+    /// The clients that calls are made for, as they are now.
+    pub owners: Arc<dyn Owners>,
     pub approval_times: ApprovalTimes,
     /// The upper bound on all calls, whatever their tools declare.
     pub ceiling: CallLimits,
@@ -92,9 +94,15 @@ pub fn stack(
             // cause disk writes, and a refusal must not depend on the disk.
             Box::new(CommitLayer::new(audit.clone())),
             // Innermost: the approved call is the call that runs, and no layer between can change it.
-            Box::new(ApprovalLayer::new(approvals.clone(), policy.clone(), redactor.clone())),
+            Box::new(ApprovalLayer::new(
+                approvals.clone(),
+                policy.clone(),
+                settings.owners.clone(),
+                redactor.clone(),
+            )),
         ],
-    );
+    )
+    .with_owners(settings.owners);
     Ok((gate, GuardHandles { metrics, audit, policy, rate, redactor, approvals, live }))
 }
 

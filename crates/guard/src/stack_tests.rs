@@ -1,8 +1,8 @@
 use super::*;
 use crate::policy::{PolicyRule, RuleAction, RuleSchedule};
 use crate::testing::{
-    ClientBehavior, RecordingClient, StoppedClock, StubState, call, call_by, caller, client, gate,
-    outcome_text, registry, scope,
+    ClientBehavior, RecordingClient, StoppedClock, StubState, TestOwners, call, call_by, caller, client,
+    gate, outcome_text, registry, scope,
 };
 use portcullis_core::{Arguments, Call, CallCtx, Effect, EffectSet, Pattern, SystemClock};
 use serde_json::{Value, json};
@@ -53,6 +53,7 @@ fn hub(policy: Policy) -> Hub {
         secrets: vec![("KEY".to_owned(), Secret::new("hunter2-hunter2".to_owned()))],
         audit: AuditSettings::in_folder(dir.path()),
         database: portcullis_store::open(dir.path(), &[]).unwrap(),
+        owners: Arc::new(TestOwners::default()),
         approval_times: times(),
         ceiling: CallLimits::CEILING,
     };
@@ -316,6 +317,7 @@ fn a_secret_that_cannot_be_masked_stops_the_start() {
         secrets: vec![("PIN".to_owned(), Secret::new("1234".to_owned()))],
         audit: AuditSettings::in_folder(Path::new("/nonexistent")),
         database: portcullis_store::open_in_memory(&[]).unwrap(),
+        owners: Arc::new(TestOwners::default()),
         approval_times: times(),
         ceiling: CallLimits::CEILING,
     };
@@ -339,6 +341,7 @@ async fn overhead() {
         secrets: (0..20).map(secret).collect(),
         audit: AuditSettings::in_folder(dir.path()),
         database: portcullis_store::open(dir.path(), &[]).unwrap(),
+        owners: Arc::new(TestOwners::default()),
         approval_times: times(),
         ceiling: CallLimits::CEILING,
     };

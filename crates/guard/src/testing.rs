@@ -5,13 +5,15 @@ use parking_lot::Mutex;
 use portcullis_core::{
     Arguments, BoxFuture, Call, CallCtx, CallLimits, Caller, Client, Clock, CompletionRef, Content, Effect,
     EffectSet, ErrorKind, Example, Family, Gate, InputRefusal, InputRequestKind, InputRequired,
-    InputResponses, Json, KeyedInputRequest, Layer, LogLevel, LogMessage, Origin, Outcome, Output, Pattern,
-    Peer, Progress, PromptDef, PromptMessage, PromptOutput, PromptSource, Reach, Registry, ResourceBody,
-    ResourceContents, ResourceDef, ResourceSource, Role, Scope, Target, Text, ToolError, ToolSpec,
+    InputResponses, Json, KeyedInputRequest, Layer, LogLevel, LogMessage, Origin, Outcome, Output, OwnerId,
+    Owners, Pattern, Peer, Progress, PromptDef, PromptMessage, PromptOutput, PromptSource, Reach, Registry,
+    ResourceBody, ResourceContents, ResourceDef, ResourceSource, Role, Scope, Target, Text, ToolError,
+    ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -164,6 +166,28 @@ pub(crate) fn gate(layers: Vec<Box<dyn Layer>>) -> (Gate, Arc<StubState>) {
 
 pub(crate) fn client(name: &str, scope: Scope) -> Caller {
     Caller { client: Arc::new(Client { name: name.to_owned(), scope, token: None }), origin: Origin::Client }
+}
+
+/// The clients of a test: every client without a token is one, with an unlimited scope, unless the test says otherwise.
+#[derive(Default)]
+pub(crate) struct TestOwners {
+    changed: Mutex<HashMap<String, Option<Arc<Client>>>>,
+}
+
+impl TestOwners {
+    /// Changes a client, or removes it.
+    pub(crate) fn set(&self, name: &str, client: Option<Client>) {
+        self.changed.lock().insert(name.to_owned(), client.map(Arc::new));
+    }
+}
+
+impl Owners for TestOwners {
+    fn current(&self, owner: &OwnerId) -> Option<Arc<Client>> {
+        match self.changed.lock().get(&owner.name) {
+            Some(client) => client.clone().filter(|client| owner.is(client)),
+            None => Some(client(&owner.name, Scope::everything()).client).filter(|client| owner.is(client)),
+        }
+    }
 }
 
 pub(crate) fn caller(name: &str) -> Caller {

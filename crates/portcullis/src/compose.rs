@@ -11,8 +11,8 @@ use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use portcullis_core::{
-    Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, Origin, Registry, Secret, SystemClock,
-    ToolDef,
+    Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, NoOwners, Origin, OwnerId, Owners, Registry,
+    Secret, SystemClock, ToolDef,
 };
 use portcullis_egress::NoSecrets;
 use portcullis_guard::audit::ChangeLog;
@@ -22,7 +22,9 @@ use portcullis_ops::script_sandbox as scripts;
 use portcullis_ops::secret_store::{LiveSecrets, PassphrasePrompt, known_secrets};
 use portcullis_ops::tool_families::{LiveZone, live_zone, tools};
 use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, ToolSearch};
+use portcullis_server::{
+    Authenticate, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts, ToolSearch,
+};
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
 use portcullis_store::pins::PinStore;
@@ -72,6 +74,19 @@ impl ConfigHealth {
             None => Ok(()),
             Some(problem) => Err(problem.clone()),
         }
+    }
+}
+
+/// The owners of calls: the clients of the directory and the local one, as they are now.
+struct LiveOwners {
+    directory: Arc<ClientDirectory>,
+    local: LocalClient,
+}
+
+impl Owners for LiveOwners {
+    fn current(&self, owner: &OwnerId) -> Option<Arc<Client>> {
+        // Only the local client has no token.
+        if owner.token.is_none() { self.local.load().current(owner) } else { self.directory.current(owner) }
     }
 }
 
@@ -163,8 +178,8 @@ pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let database = database::in_memory()?;
     let scripts = scripts::nowhere(&config, &database);
     let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config), Some(scripts))?;
-    let (gate, _) =
-        guarded(&config, &tools, Registry::default(), Vec::new(), &database, Arc::new(SystemClock))?;
+    let (owners, clock) = (Arc::new(NoOwners), Arc::new(SystemClock));
+    let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), &database, owners, clock)?;
     let caller = Caller { client: local_client(&config), origin: Origin::Admin };
     Ok(gate.tools(&caller)?)
 }
@@ -176,6 +191,7 @@ fn guarded(
     registry: Registry,
     secrets: Vec<(String, Secret<String>)>,
     database: &Database,
+    owners: Arc<dyn Owners>,
     clock: Arc<dyn Clock>,
 ) -> Result<(Gate, GuardHandles)> {
     portcullis_tools::register(tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -185,6 +201,7 @@ fn guarded(
         secrets,
         audit: AuditSettings::in_folder(&config.workspace.secure_dir()),
         database: database.clone(),
+        owners,
         approval_times: approval_times(config),
         ceiling: ceiling(config),
     };
@@ -213,7 +230,9 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let tools_gate = tools.gate.clone();
     let search = ToolSearch::default();
     registry.add(search.clone()).context("the search for tools")?;
-    let (gate, handles) = guarded(config, &tools, registry.clone(), known, &database, clock.clone())?;
+    let local = LocalClient::new(local_client(config));
+    let owners = Arc::new(LiveOwners { directory: identity.clone(), local: local.clone() });
+    let (gate, handles) = guarded(config, &tools, registry.clone(), known, &database, owners, clock.clone())?;
     let live = Arc::new(LiveSecrets::new(store.clone(), handles.redactor.clone(), generation));
     servers.makers.masked_by(live.clone());
     servers.apply(config);
@@ -237,7 +256,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let hub = Hub::new(HubParts {
         gate: gate.clone(),
         identity: Arc::new(DirectoryAuthenticator(identity.clone())),
-        local_client: local_client(config),
+        local_client: local,
         ops: Arc::new(ops),
         clock,
         face: ServerProfile { instructions: Some(INSTRUCTIONS.to_owned()), tasks: !config.mcp.is_empty() },

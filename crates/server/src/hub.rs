@@ -71,6 +71,20 @@ pub trait Ops: Send + Sync {
     fn metrics(&self, counts: &ServerCounts) -> String;
 }
 
+/// The client of stdio and the local socket, as the configuration has it now. Clones share state.
+#[derive(Clone)]
+pub struct LocalClient(Arc<ArcSwap<Client>>);
+
+impl LocalClient {
+    pub fn new(client: Arc<Client>) -> LocalClient {
+        LocalClient(Arc::new(ArcSwap::new(client)))
+    }
+
+    pub fn load(&self) -> Arc<Client> {
+        self.0.load_full()
+    }
+}
+
 /// Bounds of the server side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HubLimits {
@@ -121,7 +135,7 @@ pub struct HubParts {
     pub gate: Arc<Gate>,
     pub identity: Arc<dyn Authenticate>,
     /// The client of stdio and the local socket.
-    pub local_client: Arc<Client>,
+    pub local_client: LocalClient,
     pub ops: Arc<dyn Ops>,
     pub clock: Arc<dyn Clock>,
     pub face: ServerProfile,
@@ -134,7 +148,7 @@ pub struct HubParts {
 pub struct Hub {
     pub(crate) gate: Arc<Gate>,
     pub(crate) identity: Arc<dyn Authenticate>,
-    pub(crate) local_client: ArcSwap<Client>,
+    pub(crate) local_client: LocalClient,
     pub(crate) ops: Arc<dyn Ops>,
     pub(crate) face: ServerProfile,
     pub(crate) limits: HubLimits,
@@ -170,7 +184,7 @@ impl Hub {
             outgoing: EgressFilter::new(parts.scrub),
             gate: parts.gate,
             identity: parts.identity,
-            local_client: ArcSwap::new(parts.local_client),
+            local_client: parts.local_client,
             ops: parts.ops,
             face: parts.face,
             limits: parts.limits,
@@ -243,14 +257,13 @@ impl Hub {
 
     /// Changes the scope of the local client, from its next request on.
     pub fn set_local_client(&self, client: Arc<Client>) {
-        self.local_client.store(client);
+        self.local_client.0.store(client);
         self.refresh_clients();
     }
 
     /// Reloads the admitted clients and their scopes. Sessions and streams of revoked clients end.
     pub fn refresh_clients(&self) {
-        let known =
-            AdmittedClients { admitted: self.identity.admitted(), local: self.local_client.load_full() };
+        let known = AdmittedClients { admitted: self.identity.admitted(), local: self.local_client.load() };
         self.sessions.follow(&known);
         self.listeners.follow(&known);
         for (name, token) in self.vanished(&known) {

@@ -22,6 +22,8 @@ mod sources;
 mod stream;
 mod tasks;
 
-pub use hub::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts, SessionCounts};
+pub use hub::{
+    Authenticate, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts, SessionCounts,
+};
 pub use search::ToolSearch;
 pub use services::{ServiceState, ServiceStatus};

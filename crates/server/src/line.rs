@@ -60,7 +60,7 @@ where
     let waiting = TaskTracker::new();
     let room = sender.downgrade();
     let sink: Arc<dyn MessageSink> = Arc::new(LineSink { sender, waiting: waiting.clone() });
-    let session = McpSession::new(hub.local_client.load_full(), transport, sink.clone())
+    let session = McpSession::new(hub.local_client.load(), transport, sink.clone())
         .and_then(|session| hub.sessions.add(&session).map(|()| session))
         .map_err(|error| std::io::Error::other(error.message))?;
     let over = CancellationToken::new();
@@ -278,7 +278,7 @@ impl LineConnection {
         let exchange = Exchange {
             id: request.id.clone(),
             hub: self.hub.clone(),
-            client: self.hub.local_client.load_full(),
+            client: self.hub.local_client.load(),
             revision,
             session: Some(self.session.clone()),
             sink: self.sink.clone(),

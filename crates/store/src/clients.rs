@@ -14,10 +14,12 @@ pub use token::TOKEN_PREFIX;
 
 use crate::database::{Database, DatabaseError, Topic, TopicState, TopicStore};
 use jiff::Timestamp;
-use portcullis_core::{Client, Clock, Effect, EffectSet, Pattern, PatternError, Scope, Secret, ToolView};
+use portcullis_core::{
+    Client, Clock, Effect, EffectSet, OwnerId, Owners, Pattern, PatternError, Scope, Secret, ToolView,
+};
 use record::ClientRecord;
 use serde::{Serialize, Serializer};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use token::ClientTokenDigest;
@@ -106,10 +108,12 @@ pub struct ClientDirectory {
 #[derive(Default)]
 pub(crate) struct ClientTable {
     by_digest: HashMap<ClientTokenDigest, ClientEntry>,
+    by_name: HashMap<String, ClientEntry>,
     /// In the order in which they were made.
     clients: Vec<ClientInfo>,
 }
 
+#[derive(Clone)]
 struct ClientEntry {
     client: Arc<Client>,
     expires: Option<Timestamp>,
@@ -236,6 +240,14 @@ impl ClientDirectory {
     }
 }
 
+impl Owners for ClientDirectory {
+    fn current(&self, owner: &OwnerId) -> Option<Arc<Client>> {
+        let seen = self.topic.current();
+        let entry = seen.known.as_ref().ok()?.by_name.get(&owner.name)?;
+        (owner.is(&entry.client) && entry.is_good(&*self.clock)).then(|| Arc::clone(&entry.client))
+    }
+}
+
 impl TopicState for ClientTable {
     type Rows = Vec<ClientRecord>;
     const TOPIC: Topic = Topic::new("clients");
@@ -244,7 +256,6 @@ impl TopicState for ClientTable {
 
     fn of(records: &Vec<ClientRecord>) -> Result<ClientTable, String> {
         let mut known = ClientTable::default();
-        let mut names = HashSet::new();
         for record in records {
             let info = record.info()?;
             let broken = |why: String| format!("client `{}`: {why}", info.name);
@@ -256,7 +267,7 @@ impl TopicState for ClientTable {
             let digest = record.digest()?;
             let client = Arc::new(Client { name: info.name.clone(), scope, token: Some(digest.mark()) });
             let entry = ClientEntry { client, expires: info.expires };
-            if !names.insert(info.name.clone()) {
+            if known.by_name.insert(info.name.clone(), entry.clone()).is_some() {
                 return Err(broken("the name is given twice".to_owned()));
             }
             if known.by_digest.insert(digest, entry).is_some() {

@@ -6,7 +6,7 @@ use portcullis_guard::{
     ApprovalTimes, AuditSettings, GuardHandles, GuardSettings, Policy, RateSettings, ServerStats,
 };
 use portcullis_server::http::HostAllowlist;
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, Ops, Readiness, ServerCounts};
+use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts};
 use portcullis_upstream::{ServerSpec, ServerTransport, Shutdown, StartPolicy, Trust};
 use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;
@@ -108,21 +108,22 @@ impl BoxedHub {
     pub fn with_rules(registry: Registry, tasks: bool, rules: BoxedRules) -> anyhow::Result<BoxedHub> {
         let home = tempfile::tempdir().context("no temporary folder")?;
         let clock = Arc::new(SystemClock);
+        let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope, token: None });
         let settings = GuardSettings {
             rate: rules.rate,
             policy: rules.policy,
             secrets: Vec::new(),
             audit: AuditSettings::in_folder(home.path()),
             database: portcullis_store::open(home.path(), &[])?,
+            owners: Arc::new(client.clone()),
             approval_times: rules.approval_times,
             ceiling: CallLimits::CEILING,
         };
         let (gate, handles) = portcullis_guard::stack(registry, settings, clock.clone())?;
-        let client = Arc::new(Client { name: "test".to_owned(), scope: rules.scope, token: None });
         let parts = HubParts {
             gate: Arc::new(gate),
             identity: Arc::new(OpenAuthenticator(client.clone())),
-            local_client: client.clone(),
+            local_client: LocalClient::new(client.clone()),
             ops: Arc::new(BoxedOps(handles.clone())),
             clock,
             face: ServerProfile { instructions: None, tasks },

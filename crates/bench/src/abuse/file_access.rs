@@ -54,12 +54,14 @@ impl GatedFileAccess {
         let registry = Registry::default();
         let local = ToolsConfig::local(inside.to_owned(), folder.path().join("prompts"));
         let config = ToolsConfig { memory: false, ..local };
+        let client = Arc::new(Client { name: "racer".to_owned(), scope: Scope::everything(), token: None });
         let settings = GuardSettings {
             rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
             policy: Policy::default(),
             secrets: Vec::new(),
             audit: AuditSettings::in_folder(folder.path()),
             database: portcullis_store::open(folder.path(), &[]).unwrap(),
+            owners: Arc::new(client.clone()),
             approval_times: ApprovalTimes::default(),
             ceiling: CallLimits::CEILING,
         };
@@ -67,7 +69,6 @@ impl GatedFileAccess {
             portcullis_tools::register(&config, &registry).unwrap();
             portcullis_guard::stack(registry, settings, Arc::new(SystemClock)).unwrap()
         });
-        let client = Arc::new(Client { name: "racer".to_owned(), scope: Scope::everything(), token: None });
         GatedFileAccess { gate, client, runtime, _handles: handles, _folder: folder }
     }
 

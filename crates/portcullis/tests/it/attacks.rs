@@ -28,6 +28,7 @@ mod mutated_frames;
 mod name_given_again;
 mod not_json;
 mod odd_files;
+mod outlived_scope;
 mod overheard_changes;
 mod parent_environment;
 mod poisoned_definitions;

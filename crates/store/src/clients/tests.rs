@@ -88,6 +88,28 @@ fn a_token_opens_the_door_for_its_client_only() {
 }
 
 #[test]
+fn an_owner_is_who_it_is_now_or_nobody() {
+    let at = Fixture::new();
+    at.add("ada");
+    at.directory.add(NewClient { expires_in: Some(Duration::from_secs(60)), ..new("guest") }).unwrap();
+    let admitted = at.directory.admitted().unwrap();
+    let (ada, guest) = (OwnerId::of(&admitted["ada"]), OwnerId::of(&admitted["guest"]));
+    let allows = |owner: &OwnerId, name: &str| {
+        at.directory.current(owner).is_some_and(|client| client.scope.covers(name, Effect::Read))
+    };
+    assert!(allows(&ada, "notes_read") && allows(&ada, "mail_read") && allows(&guest, "notes_read"));
+    at.directory.change_scope("ada", vec!["notes_*".into()], EffectSet::ALL, None).unwrap();
+    assert!(allows(&ada, "notes_read") && !allows(&ada, "mail_read"), "narrowed");
+    at.clock.pass(Duration::from_secs(60));
+    assert!(at.directory.current(&guest).is_none(), "expired");
+    at.directory.revoke("ada").unwrap();
+    assert!(at.directory.current(&ada).is_none(), "revoked");
+    at.add("ada");
+    assert!(at.directory.current(&ada).is_none(), "issued again");
+    assert!(at.directory.current(&OwnerId { token: None, ..ada }).is_none());
+}
+
+#[test]
 fn a_name_that_is_given_again_is_somebody_else() {
     let at = Fixture::new();
     at.directory.add(NewClient { expires_in: Some(Duration::from_secs(60)), ..new("guest") }).unwrap();

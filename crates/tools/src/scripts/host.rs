@@ -3,8 +3,8 @@
 use super::{ScriptPermissions, ScriptTools};
 use portcullis_core::{
     Arguments, BoxFuture, CallCtx, ContentBody, HubCall, InputRefusal, InputRequest, InputRequestKind,
-    InputResponses, KeyedInputRequest, LogMessage, Origin, Output, Pattern, Peer, Principal, Progress,
-    Target, ToolError, ToolOutput,
+    InputResponses, KeyedInputRequest, LogMessage, Origin, Output, Pattern, Peer, Progress, Target,
+    ToolError, ToolOutput,
 };
 use portcullis_egress::{HttpMethod, SecretEscaping, SecretRef, SecretTemplate, Url, header};
 use portcullis_script::{HostFunctions, HostRefusal, ScriptHttpRequest, ScriptHttpResponse, TextPiece};
@@ -176,9 +176,9 @@ impl<'a> ScriptHost<'a> {
         let target = Target::Tool(name.clone());
         let inner = HubCall::within(self.ctx, target, Arguments::new(arguments), ctx);
         let what = format!("tools.call: `{}`", portcullis_core::json::printable(&name));
-        // With the scope of the client that runs the script; the grants were checked above.
-        let client = Principal::of(&self.ctx.caller().client);
-        match gate.call_as(&client, Origin::Script, inner).await {
+        // With the present scope of the client that runs the script. Not narrowed to the grants, which were checked above: they
+        // are this script's, and a script that it calls has grants of its own.
+        match gate.call_as(&self.ctx.principal(), Origin::Script, inner).await {
             Ok(Output::Tool(output)) if output.is_error => {
                 Err(refused("tool_error", format!("{what}: {}", text_of(&output))))
             }

@@ -27,18 +27,19 @@ pub(crate) async fn measure() -> Result<Vec<BenchFigure>> {
     std::fs::create_dir_all(&data)?;
     std::fs::write(data.join(FILE_NAME), sample_text())?;
     let bare = Gate::new(registry(folder.path())?, vec![]);
+    let client = Arc::new(Client { name: "bench".to_owned(), scope: Scope::everything(), token: None });
     let settings = GuardSettings {
         rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
         policy: Policy::default(),
         secrets: Vec::new(),
         audit: AuditSettings::in_folder(folder.path()),
         database: portcullis_store::open(folder.path(), &[])?,
+        owners: Arc::new(client.clone()),
         approval_times: ApprovalTimes::default(),
         ceiling: CallLimits::CEILING,
     };
     let (guarded, _handles) =
         portcullis_guard::stack(registry(folder.path())?, settings, Arc::new(SystemClock))?;
-    let client = Arc::new(Client { name: "bench".to_owned(), scope: Scope::everything(), token: None });
 
     // Both once before anything counts: files, schemas and branches are warm afterwards.
     batch(&bare, &client).await?;
