@@ -2,6 +2,12 @@
 //!
 //! A scheduler, a chat provider, a watcher of files and an engine are all a [`Service`]. The hub starts them from one list,
 //! restarts one that failed with backoff, reports them in `/readyz` and `doctor`, and drains them at shutdown like calls.
+//!
+//! A service gets what it works on when it is made: its database, its configuration, its files. [`ServiceCtx`] has only what
+//! every service has, and this crate knows no store.
+//!
+//! Upstream servers are not services: there are many of them, they come and go with the configuration, and each has a state
+//! that people see. `upstream::supervise` starts them with a backoff and a status of its own.
 
 use crate::clock::Clock;
 use crate::principal::GateHandle;
@@ -35,9 +41,14 @@ pub trait Service: Send + Sync + 'static {
     /// Returns its name in `/readyz`, `doctor`, logs and metrics: a lower-case word or two joined by `-`.
     fn name(&self) -> &'static str;
 
-    /// Runs until `ctx.shutdown`, or until its work is done. An error or a panic is retried with backoff, on the same
-    /// value: what must survive a restart is a field.
+    /// Runs until `ctx.shutdown`. An error or a panic is retried with backoff, on the same value: what must survive a restart
+    /// is a field. To return earlier is a failure too, unless the service is finite.
     fn run(self: Arc<Self>, ctx: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>>;
+
+    /// Returns whether its work has an end: such a service is done when `run` returns.
+    fn is_finite(&self) -> bool {
+        false
+    }
 
     fn health(&self) -> Health {
         Health::Ok

@@ -4,14 +4,13 @@ use crate::commands::welcome_link;
 use crate::compose::ComposedHub;
 use crate::config::Config;
 use crate::home::Home;
-use crate::services::service;
 use anyhow::Result;
 use portcullis_admin::sign_in::SignIn;
 use portcullis_admin::{AdminApp, RedactedDesk};
-use portcullis_core::{Clock, Secret, ServiceCtx, SystemClock};
+use portcullis_core::{Clock, Secret, SystemClock};
 use portcullis_ops::change::ChangeRecorder;
 use portcullis_ops::desk::ComponentHealth;
-use portcullis_ops::hub_desk::HubDesk;
+use portcullis_ops::hub_desk::{HubDesk, ScriptStatusWatcher};
 use portcullis_ops::{HubControl, HubStores, LiveHub, url_of};
 use portcullis_server::Readiness;
 use portcullis_server::http::MountedRoutes;
@@ -27,6 +26,8 @@ pub(crate) struct AdminEndpoint {
     pub(crate) page: String,
     /// The one-time link for the first password.
     pub(crate) link: Option<Secret<String>>,
+    /// What watches scripts for the page.
+    pub(crate) script_states: Option<Arc<ScriptStatusWatcher>>,
 }
 
 const NOT_REMOTE: &str = "the hub listens on more than loopback, where others could read passwords; put TLS in front of \
@@ -40,12 +41,14 @@ pub(crate) fn open(
     address: SocketAddr,
 ) -> Result<AdminEndpoint> {
     if !config.admin.enabled {
-        return Ok(AdminEndpoint { beside: None, page: "disabled".to_owned(), link: None });
+        let page = "disabled".to_owned();
+        return Ok(AdminEndpoint { beside: None, page, link: None, script_states: None });
     }
     if !address.ip().is_loopback() && !config.admin.allow_remote {
         tracing::warn!(target: "admin", "admin page not served: {NOT_REMOTE}");
         let beside = Some(portcullis_admin::mount_refusal(NOT_REMOTE));
-        return Ok(AdminEndpoint { beside, page: format!("not served: {NOT_REMOTE}"), link: None });
+        let page = format!("not served: {NOT_REMOTE}");
+        return Ok(AdminEndpoint { beside, page, link: None, script_states: None });
     }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let admins = Arc::new(AdminStore::open(&composed.database, clock.clone()));
@@ -58,17 +61,14 @@ pub(crate) fn open(
         }
     };
     let desk = Arc::new(desk(home, composed, address));
-    if let Some(states) = desk.script_states() {
-        let watch = move |ctx: ServiceCtx| states.clone().watch(ctx.shutdown.cancelled_owned());
-        composed.hub.start_services(vec![service("scripts", watch)]);
-    }
+    let script_states = desk.script_states();
     let app = AdminApp {
         counter: RedactedDesk::new(desk, Arc::new(composed.handles.redactor.clone())),
         sign_in: Arc::new(SignIn::new(admins, clock)),
         closing: composed.hub.closing(),
     };
     let page = url_of(address).replace("/mcp", "/admin");
-    Ok(AdminEndpoint { beside: Some(portcullis_admin::mount(app)), page, link })
+    Ok(AdminEndpoint { beside: Some(portcullis_admin::mount(app)), page, link, script_states })
 }
 
 /// Returns the desk of this hub.

@@ -6,7 +6,6 @@ use crate::home::{Home, make_private};
 use crate::mcp::{ServerFactory, ServerManager, name_reservations};
 use crate::output_redaction;
 use crate::passphrase::open_secrets;
-use crate::services;
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -208,7 +207,7 @@ fn guarded(
     Ok(portcullis_guard::stack(registry, settings, clock)?)
 }
 
-/// Builds the hub. Needs a runtime.
+/// Builds the hub. Needs a runtime: upstream servers start. Nothing else runs by itself before `Hub::start_services`.
 pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let (ai_data, secure) = (config.workspace.data_dir(), config.workspace.secure_dir());
     make_private(&secure)?;
@@ -265,7 +264,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
     hub.attends(&servers.audience);
-    let composed = ComposedHub {
+    Ok(ComposedHub {
         hub,
         database,
         identity,
@@ -279,9 +278,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
         config: Arc::new(ArcSwap::from_pointee(config.clone())),
         changes,
         zone,
-    };
-    composed.hub.start_services(services::list(&composed, &secure));
-    Ok(composed)
+    })
 }
 
 impl ComposedHub {

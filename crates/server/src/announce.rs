@@ -4,14 +4,16 @@ use crate::dispatch::{bounded, caller};
 use crate::hub::{AdmittedClients, Hub};
 use crate::stream::{ClientStream, MessageSink};
 use parking_lot::Mutex;
-use portcullis_core::{Caller, CatalogChange, Limit, List, ResourceSubscription};
+use portcullis_core::{
+    BoxFuture, Caller, CatalogChange, Limit, List, ResourceSubscription, Service, ServiceCtx, ServiceError,
+};
 use portcullis_wire::params::{ParamKey, Params};
 use portcullis_wire::{RequestId, RpcError, rpc};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::broadcast::error::RecvError;
+use std::sync::{Arc, Weak};
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
 /// Listeners of a hub.
@@ -190,25 +192,58 @@ impl ChangeListeners {
     }
 }
 
-/// Forwards every change until the hub closes.
-pub(crate) fn start(hub: &Arc<Hub>) {
-    let mut changes = hub.gate.subscribe();
-    let (weak, closing) = (Arc::downgrade(hub), hub.closing.clone());
-    tokio::spawn(async move {
+/// The service that forwards changes of the catalog to clients.
+pub(crate) struct ChangeAnnouncer {
+    /// Weak: the hub owns its services.
+    hub: Weak<Hub>,
+    closing: CancellationToken,
+    /// Subscribed when the hub is made, so that no change before the first run is lost. A later run subscribes anew.
+    first: Mutex<Option<broadcast::Receiver<CatalogChange>>>,
+}
+
+impl ChangeAnnouncer {
+    pub(crate) fn of(hub: &Arc<Hub>) -> ChangeAnnouncer {
+        let first = Mutex::new(Some(hub.gate.subscribe()));
+        ChangeAnnouncer { hub: Arc::downgrade(hub), closing: hub.closing.clone(), first }
+    }
+
+    async fn announce(&self) -> Result<(), ServiceError> {
+        const GONE: &str = "the hub is gone";
+        let first = self.first.lock().take();
+        let mut changes = match first {
+            Some(changes) => changes,
+            // What changed since the last run failed is unknown.
+            None => {
+                let hub = self.hub.upgrade().ok_or(GONE)?;
+                let changes = hub.gate.subscribe();
+                hub.tell_all();
+                changes
+            }
+        };
         loop {
             let change = tokio::select! {
-                () = closing.cancelled() => return,
+                () = self.closing.cancelled() => return Ok(()),
                 change = changes.recv() => change,
             };
-            let Some(hub) = weak.upgrade() else { return };
+            let hub = self.hub.upgrade().ok_or(GONE)?;
             match change {
                 Ok(change) => hub.tell(&change),
                 // The channel overflowed and changes are lost: notify of everything, and clients list again.
                 Err(RecvError::Lagged(_)) => hub.tell_all(),
-                Err(RecvError::Closed) => return,
+                Err(RecvError::Closed) => return Err("the registry is gone".into()),
             }
         }
-    });
+    }
+}
+
+impl Service for ChangeAnnouncer {
+    fn name(&self) -> &'static str {
+        "changes"
+    }
+
+    fn run(self: Arc<Self>, _: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>> {
+        Box::pin(async move { self.announce().await })
+    }
 }
 
 fn list_changed(list: List) -> (&'static str, Value) {

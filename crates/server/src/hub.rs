@@ -1,10 +1,10 @@
 //! The hub's server side: the state that all transports share, and shutdown.
 
-use crate::announce::ChangeListeners;
+use crate::announce::{ChangeAnnouncer, ChangeListeners};
 use crate::egress_filter::EgressFilter;
 use crate::request_state::Seal;
-use crate::services::{ServiceStatus, Services};
-use crate::session::Sessions;
+use crate::services::{DuplicateService, ServiceStatus, Services};
+use crate::session::{SessionSweeper, Sessions};
 use crate::sources::Sources;
 use crate::tasks::Tasks;
 use arc_swap::ArcSwap;
@@ -171,10 +171,10 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Builds a hub and starts its change notifications. Needs a Tokio runtime.
+    /// Builds a hub. Nothing runs by itself before [`Hub::start_services`].
     pub fn new(parts: HubParts) -> std::io::Result<Arc<Hub>> {
         let gate = parts.gate.clone();
-        let hub = Arc::new(Hub {
+        Ok(Arc::new(Hub {
             sessions: Sessions::new(parts.limits, move |client| gate.client_disconnected(client)),
             sources: Sources::new(&parts.limits, parts.clock.clone()),
             listeners: ChangeListeners::default(),
@@ -193,18 +193,20 @@ impl Hub {
             running: TaskTracker::new(),
             closing: CancellationToken::new(),
             drained: CancellationToken::new(),
-        });
-        crate::announce::start(&hub);
-        crate::session::start_sweeping(&hub);
-        Ok(hub)
+        }))
+    }
+
+    /// Returns the services that keep this hub's own state: change notifications, and the end of what is idle or revoked.
+    pub fn own_services(self: &Arc<Hub>) -> Vec<Arc<dyn Service>> {
+        vec![Arc::new(ChangeAnnouncer::of(self)), Arc::new(SessionSweeper::of(self))]
     }
 
     /// Starts services. They are supervised until shutdown.
-    pub fn start_services(&self, services: Vec<Arc<dyn Service>>) {
+    pub fn start_services(&self, services: Vec<Arc<dyn Service>>) -> Result<(), DuplicateService> {
         let gate = GateHandle::default();
         gate.connect(&self.gate);
         let (shutdown, clock) = (self.closing.clone(), self.clock.clone());
-        self.services.start(services, &ServiceCtx { shutdown, clock, gate });
+        self.services.start(services, &ServiceCtx { shutdown, clock, gate })
     }
 
     /// Returns the state of each service.
@@ -298,5 +300,12 @@ impl Hub {
 
     pub fn is_closing(&self) -> bool {
         self.closing.is_cancelled()
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // Ends the services of a hub that was never shut down.
+        self.closing.cancel();
     }
 }

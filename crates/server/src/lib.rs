@@ -26,4 +26,4 @@ pub use hub::{
     Authenticate, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts, SessionCounts,
 };
 pub use search::ToolSearch;
-pub use services::{ServiceState, ServiceStatus};
+pub use services::{DuplicateService, ServiceState, ServiceStatus};

@@ -3,6 +3,8 @@
 use futures::FutureExt;
 use parking_lot::{Mutex, MutexGuard};
 use portcullis_core::{Health, Service, ServiceCtx, jittered};
+use std::collections::HashSet;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,15 +68,37 @@ impl Default for Services {
     }
 }
 
+/// Two services have the same name, so their states could not be told apart. None was started.
+#[derive(Debug)]
+pub struct DuplicateService(pub &'static str);
+
+impl fmt::Display for DuplicateService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "two services are called `{}`", self.0)
+    }
+}
+
+impl std::error::Error for DuplicateService {}
+
 impl Services {
     /// Starts services. They run until `ctx.shutdown`.
-    pub(crate) fn start(&self, services: Vec<Arc<dyn Service>>, ctx: &ServiceCtx) {
+    pub(crate) fn start(
+        &self,
+        services: Vec<Arc<dyn Service>>,
+        ctx: &ServiceCtx,
+    ) -> Result<(), DuplicateService> {
+        let mut all = self.lock();
+        let mut names: HashSet<&'static str> = all.iter().map(|started| started.service.name()).collect();
+        if let Some(again) = services.iter().find(|service| !names.insert(service.name())) {
+            return Err(DuplicateService(again.name()));
+        }
         for service in services {
             let state = Mutex::new((ServiceState::Running, 0));
             let supervised = Arc::new(SupervisedService { service, state });
-            self.lock().push(supervised.clone());
+            all.push(supervised.clone());
             self.running.spawn(supervise(supervised, ctx.clone(), self.changed.clone()));
         }
+        Ok(())
     }
 
     pub(crate) fn statuses(&self) -> Vec<ServiceStatus> {
@@ -128,7 +152,8 @@ async fn supervise(supervised: Arc<SupervisedService>, ctx: ServiceCtx, changed:
         let (service, own) = (supervised.service.clone(), ctx.clone());
         let run = AssertUnwindSafe(async move { service.run(own).await }).catch_unwind();
         let why = match run.await {
-            Ok(Ok(())) => break,
+            Ok(Ok(())) if supervised.service.is_finite() => break,
+            Ok(Ok(())) => "it ended before the hub did".to_owned(),
             Ok(Err(error)) => error.to_string(),
             // The panic hook has logged where.
             Err(_) => "it panicked; see the hub's log".to_owned(),
@@ -222,7 +247,7 @@ mod tests {
     async fn a_service_that_fails_or_panics_is_started_again_and_says_why() {
         let (services, ctx, unsteady) = (Services::default(), ctx(), Arc::new(Unsteady::default()));
         let mut changed = services.subscribe();
-        services.start(vec![unsteady.clone()], &ctx);
+        services.start(vec![unsteady.clone()], &ctx).unwrap();
         let mut seen = Vec::new();
         while unsteady.runs.load(Ordering::Relaxed) < 3 {
             changed.changed().await.unwrap();
@@ -257,7 +282,7 @@ mod tests {
             }
         }
         let (services, ctx, broken) = (Services::default(), ctx(), Arc::new(Broken(Mutex::default())));
-        services.start(vec![broken.clone()], &ctx);
+        services.start(vec![broken.clone()], &ctx).unwrap();
         tokio::time::sleep(Duration::from_secs(600)).await;
         ctx.shutdown.cancel();
         assert!(services.drained(Duration::from_secs(1)).await.is_empty());
@@ -268,11 +293,61 @@ mod tests {
         assert!((10..25).contains(&started.len()), "{}", started.len());
     }
 
+    /// Returns at once.
+    struct Brief {
+        name: &'static str,
+        finite: bool,
+    }
+
+    impl Service for Brief {
+        fn name(&self) -> &'static str {
+            self.name
+        }
+
+        fn run(self: Arc<Self>, _: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn is_finite(&self) -> bool {
+            self.finite
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_ends_early_is_a_problem_unless_it_is_finite() {
+        for (finite, expected) in
+            [(true, None), (false, Some("restarting after a failure: it ended before the hub did"))]
+        {
+            let (services, ctx) = (Services::default(), ctx());
+            let mut changed = services.subscribe();
+            services.start(vec![Arc::new(Brief { name: "brief", finite })], &ctx).unwrap();
+            while services.statuses()[0].state == ServiceState::Running {
+                changed.changed().await.unwrap();
+            }
+            assert_eq!(services.statuses()[0].problem().as_deref(), expected);
+            ctx.shutdown.cancel();
+            assert!(services.drained(Duration::from_secs(1)).await.is_empty());
+            assert_eq!(services.statuses()[0].problem(), None);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_name_is_given_once_and_otherwise_nothing_starts() {
+        let (services, ctx) = (Services::default(), ctx());
+        let brief = |name| Arc::new(Brief { name, finite: true }) as Arc<dyn Service>;
+        let refused = services.start(vec![brief("a"), brief("b"), brief("a")], &ctx).unwrap_err();
+        assert_eq!(refused.to_string(), "two services are called `a`");
+        assert!(services.statuses().is_empty());
+        services.start(vec![brief("a")], &ctx).unwrap();
+        assert!(services.start(vec![brief("b"), brief("a")], &ctx).is_err());
+        assert_eq!(services.statuses().len(), 1);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_service_that_ignores_the_shutdown_is_named() {
         let (services, ctx) = (Services::default(), ctx());
-        services
-            .start(vec![Arc::new(Deaf), Arc::new(Unsteady { runs: 2.into(), ..Unsteady::default() })], &ctx);
+        let unsteady = Unsteady { runs: 2.into(), ..Unsteady::default() };
+        services.start(vec![Arc::new(Deaf), Arc::new(unsteady)], &ctx).unwrap();
         tokio::task::yield_now().await;
         ctx.shutdown.cancel();
         assert_eq!(services.drained(Duration::from_secs(5)).await, ["deaf"]);

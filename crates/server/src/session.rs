@@ -8,14 +8,15 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use portcullis_core::{
-    Client, ClientBridge, InputRefusal, InputRequest, Limit, LogLevel, ResourceSubscription,
+    BoxFuture, Client, ClientBridge, InputRefusal, InputRequest, Limit, LogLevel, ResourceSubscription,
+    Service, ServiceCtx, ServiceError,
 };
 use portcullis_wire::era::{self, ClientCapabilities};
 use portcullis_wire::{RequestId, Revision, RpcError, rpc};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -533,21 +534,37 @@ impl Sessions {
     }
 }
 
-/// Closes idle sessions periodically until the hub closes.
-pub(crate) fn start_sweeping(hub: &Arc<Hub>) {
-    let (hub, closing) = (Arc::downgrade(hub), hub.closing.clone());
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                () = closing.cancelled() => return,
-                () = tokio::time::sleep(SWEEP_EVERY) => {}
+/// The service that ends what is idle or revoked: sessions, streams and tasks.
+pub(crate) struct SessionSweeper {
+    /// Weak: the hub owns its services.
+    hub: Weak<Hub>,
+}
+
+impl SessionSweeper {
+    pub(crate) fn of(hub: &Arc<Hub>) -> SessionSweeper {
+        SessionSweeper { hub: Arc::downgrade(hub) }
+    }
+}
+
+impl Service for SessionSweeper {
+    fn name(&self) -> &'static str {
+        "sessions"
+    }
+
+    fn run(self: Arc<Self>, ctx: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>> {
+        Box::pin(async move {
+            loop {
+                tokio::select! {
+                    () = ctx.shutdown.cancelled() => return Ok(()),
+                    () = tokio::time::sleep(SWEEP_EVERY) => {}
+                }
+                let hub = self.hub.upgrade().ok_or("the hub is gone")?;
+                hub.sessions.sweep();
+                hub.refresh_clients();
+                hub.tasks.sweep();
             }
-            let Some(hub) = hub.upgrade() else { return };
-            hub.sessions.sweep();
-            hub.refresh_clients();
-            hub.tasks.sweep();
-        }
-    });
+        })
+    }
 }
 
 /// Returns 192 random bits as text. A guessable id would allow session hijacking.

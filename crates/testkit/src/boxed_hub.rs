@@ -131,6 +131,7 @@ impl BoxedHub {
             scrub: Arc::new(handles.redactor.clone()),
         };
         let hub = Hub::new(parts)?;
+        hub.start_services(hub.own_services())?;
         Ok(BoxedHub { hub, handles, client, home })
     }
 

@@ -68,8 +68,7 @@ fn look_at_hub(home: &Home, config: &Config) -> Result<CheckState> {
         });
     }
     let tools = block_on(async {
-        let mut link = HubClient::open(home, config).await?;
-        link.list("tools/list", "tools").await
+        HubClient::with(home, config, async |link| link.list("tools/list", "tools").await).await
     })?;
     Ok(match tools {
         Ok(tools) => CheckState::Good(format!("running, {} tools", tools.len())),

@@ -1,24 +1,28 @@
 //! MCP client of the running hub, or of a hub in this process.
 
 use super::stdio::{CONNECT_PAUSE, CONNECT_TRIES};
-use crate::compose::compose;
+use crate::compose::{ComposedHub, compose};
 use crate::config::Config;
 use crate::home::Home;
-use crate::mcp::ServerManager;
+use crate::services;
 use anyhow::{Context, Result, anyhow, bail};
 use portcullis_server::{line, local};
 use portcullis_wire::client_dialect::sender_members;
 use portcullis_wire::era::TASKS;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// Pipe buffer per direction for a hub in this process.
 const PIPE_BYTES: usize = 256 * 1024;
 /// How long to wait for servers that were just started.
 const SERVERS_WITHIN: Duration = Duration::from_secs(30);
+/// How long calls and services of a hub in this process may take to end. The command has its results by then.
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Minimum poll interval of a task, whatever its server suggests: stays below the rate limit.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
@@ -31,10 +35,28 @@ pub(crate) struct HubClient {
     from: BufReader<Reader>,
     to: Writer,
     next_id: u64,
-    /// Keeps the upstream servers of a hub in this process alive.
-    _servers: Option<Arc<ServerManager>>,
-    /// The lock of the home.
-    _claim: Option<local::HubLock>,
+    /// The hub, if it is in this process.
+    own: Option<OwnHub>,
+}
+
+/// A hub for one command.
+struct OwnHub {
+    composed: ComposedHub,
+    /// The connection to it.
+    serving: JoinHandle<io::Result<()>>,
+    claim: local::HubLock,
+}
+
+impl OwnHub {
+    /// Shuts down in order: calls and services, the connection, the servers, and last the lock.
+    async fn close(self) {
+        self.composed.hub.shut_down(CLOSE_WITHIN).await;
+        // Its end closes the connection.
+        let _ = timeout(CLOSE_WITHIN, self.serving).await;
+        self.composed.servers.stop();
+        drop(self.composed);
+        drop(self.claim);
+    }
 }
 
 /// Becomes the hub for a moment, or connects to the running one. Other commands may race for it.
@@ -52,24 +74,39 @@ async fn claim_or_connect(home: &Home) -> Result<(Option<local::HubLock>, Option
 }
 
 impl HubClient {
-    pub(crate) async fn open(home: &Home, config: &Config) -> Result<HubClient> {
+    /// Connects, does the work of a command, and closes.
+    pub(crate) async fn with<T>(
+        home: &Home,
+        config: &Config,
+        work: impl AsyncFnOnce(&mut HubClient) -> Result<T>,
+    ) -> Result<T> {
+        let mut link = HubClient::open(home, config).await?;
+        let done = work(&mut link).await;
+        if let Some(own) = link.own.take() {
+            own.close().await;
+        }
+        done
+    }
+
+    async fn open(home: &Home, config: &Config) -> Result<HubClient> {
         let (claim, stream) = claim_or_connect(home).await?;
-        let mut servers = None;
-        let (from, to): (Reader, Writer) = if claim.is_some() {
-            let composed = compose(home, config)?;
-            // They were started with the hub just now.
-            composed.servers.settled(SERVERS_WITHIN).await;
-            servers = Some(composed.servers);
-            let (mine, theirs) = tokio::io::duplex(PIPE_BYTES);
-            let (from, to) = tokio::io::split(theirs);
-            tokio::spawn(line::serve(composed.hub, "stdio", from, to));
-            let (from, to) = tokio::io::split(mine);
-            (Box::new(from), Box::new(to))
-        } else {
+        let Some(claim) = claim else {
             let (from, to) = stream.context("the running hub does not respond")?.into_split();
-            (Box::new(from), Box::new(to))
+            return Ok(HubClient::over(Box::new(from), Box::new(to), None));
         };
-        Ok(HubClient { from: BufReader::new(from), to, next_id: 1, _servers: servers, _claim: claim })
+        let composed = compose(home, config)?;
+        composed.hub.start_services(services::of_a_command(&composed).into())?;
+        // They were started with the hub just now.
+        composed.servers.settled(SERVERS_WITHIN).await;
+        let (mine, theirs) = tokio::io::duplex(PIPE_BYTES);
+        let (from, to) = tokio::io::split(theirs);
+        let serving = tokio::spawn(line::serve(composed.hub.clone(), "stdio", from, to));
+        let (from, to) = tokio::io::split(mine);
+        Ok(HubClient::over(Box::new(from), Box::new(to), Some(OwnHub { composed, serving, claim })))
+    }
+
+    fn over(from: Reader, to: Writer, own: Option<OwnHub>) -> HubClient {
+        HubClient { from: BufReader::new(from), to, next_id: 1, own }
     }
 
     /// Sends a request and returns its result, skipping notifications.

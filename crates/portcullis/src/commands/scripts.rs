@@ -248,8 +248,10 @@ fn run_script(home: &Home, config: &Config, args: &ScriptRunArgs, as_json: bool)
         arguments["args"] = args.args.iter().map(|text| value_of(text)).collect();
     }
     block_on(async {
-        let mut link = HubClient::open(home, config).await?;
-        super::tools::call(&mut link, "script_run", &arguments.to_string(), as_json).await
+        let arguments = arguments.to_string();
+        let call =
+            async |link: &mut HubClient| super::tools::call(link, "script_run", &arguments, as_json).await;
+        HubClient::with(home, config, call).await
     })?
 }
 

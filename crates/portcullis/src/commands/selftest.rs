@@ -33,8 +33,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     site.keep_token(&home, &config)?;
     keep_script(&config)?;
     let checked = block_on(async {
-        let mut link = HubClient::open(&home, &config).await?;
-        check_all(&mut link, &site).await
+        HubClient::with(&home, &config, async |link| check_all(link, &site).await).await
     })??;
     let failed = checked.iter().filter(|tool| !tool.problems.is_empty()).count();
     if as_json {

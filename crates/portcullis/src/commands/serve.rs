@@ -6,7 +6,8 @@ use crate::compose::{self, BoundAddress, OWN_FILES, compose};
 use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
 use crate::install::{ClientApp, Endpoint, Transport};
-use crate::{admin, logging, print, reload};
+use crate::services::{self, AcceptLoop, ServingHub};
+use crate::{admin, logging, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::Secret;
 use portcullis_ops::clients::{FIRST_CLIENT, first_client};
@@ -73,11 +74,21 @@ async fn serve(
     let beside = people.beside;
     let allowed = bound.allowed.clone();
     // Before the first request is answered: readiness names every service from the start.
-    let reload = reload::service(&home, &version, &composed, &config, Some(bound), log_level);
-    composed.hub.start_services(vec![reload]);
-    let serving_http = tokio::spawn(http::serve(composed.hub.clone(), listener, allowed, beside));
-    let serving_socket =
-        tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.descendant_check()));
+    let (http_loop, socket_loop) =
+        (AcceptLoop::new("http", &composed.hub), AcceptLoop::new("socket", &composed.hub));
+    let process = ServingHub {
+        home: &home,
+        config: &config,
+        version: &version,
+        log_level,
+        bound: Some(bound),
+        accept_loops: vec![http_loop.clone(), socket_loop.clone()],
+        script_states: people.script_states,
+    };
+    composed.hub.start_services(services::of_a_hub(&composed, process))?;
+    let serving_http = http_loop.spawn(http::serve(composed.hub.clone(), listener, allowed, beside));
+    let is_behind = composed.servers.makers.descendant_check();
+    let serving_socket = socket_loop.spawn(local::serve(composed.hub.clone(), socket, is_behind));
     let grace = config.limits.shutdown_grace;
     overdue::watch(grace + CLOSE_WITHIN)?;
     let greeting = StartupBanner {

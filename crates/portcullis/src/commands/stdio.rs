@@ -3,7 +3,8 @@
 use super::{LoadedHome, ShutdownSignals, block_on, open, overdue};
 use crate::compose::compose;
 use crate::config::LoadedConfig;
-use crate::{logging, print, reload};
+use crate::services::{self, AcceptLoop, ServingHub};
+use crate::{logging, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_server::line;
 use portcullis_server::local::{self, BridgeEnd, HubLock};
@@ -72,10 +73,19 @@ async fn be_the_hub(
     let composed = Arc::new(compose(&home, &config)?);
     super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;
-    let mut serving_socket =
-        tokio::spawn(local::serve(composed.hub.clone(), socket, composed.servers.makers.descendant_check()));
-    let reload = reload::service(&home, &version, &composed, &config, None, log_level);
-    composed.hub.start_services(vec![reload]);
+    let socket_loop = AcceptLoop::new("socket", &composed.hub);
+    let process = ServingHub {
+        home: &home,
+        config: &config,
+        version: &version,
+        log_level,
+        bound: None,
+        accept_loops: vec![socket_loop.clone()],
+        script_states: None,
+    };
+    composed.hub.start_services(services::of_a_hub(&composed, process))?;
+    let is_behind = composed.servers.makers.descendant_check();
+    let mut serving_socket = socket_loop.spawn(local::serve(composed.hub.clone(), socket, is_behind));
 
     let hub = composed.hub.clone();
     tokio::select! {

@@ -25,11 +25,11 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
     });
     let command = args.command.unwrap_or(ToolsCommand::List);
     block_on(async {
-        let mut link = HubClient::open(&home, &loaded.config).await?;
-        match command {
-            ToolsCommand::List => list(&mut link, &home, &loaded.config, as_json).await,
-            ToolsCommand::Call { name, arguments } => call(&mut link, &name, &arguments, as_json).await,
-        }
+        HubClient::with(&home, &loaded.config, async |link| match command {
+            ToolsCommand::List => list(link, &home, &loaded.config, as_json).await,
+            ToolsCommand::Call { name, arguments } => call(link, &name, &arguments, as_json).await,
+        })
+        .await
     })?
 }
 

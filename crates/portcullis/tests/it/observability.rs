@@ -53,13 +53,17 @@ async fn readiness_names_each_component() {
     let components = json!({ "approvals": ok, "audit": ok, "clients": ok, "config": ok, "pins": ok, "scripts": ok, "secrets": ok, "workspace": ok });
     let names = [
         "approvals",
+        "changes",
         "config",
+        "http",
         "memory",
         "policy-schedule",
         "scripts",
         "secrets",
         "servers",
         "service-status",
+        "sessions",
+        "socket",
     ];
     let services: serde_json::Map<_, _> = names.iter().map(|name| ((*name).to_owned(), ok.clone())).collect();
     assert_eq!(ready.json(), json!({ "status": "ready", "components": components, "services": services }));
