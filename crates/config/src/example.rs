@@ -1,6 +1,7 @@
 //! The file that `portcullis init` writes: every key with its default, commented out.
 
 use super::schema;
+use portcullis_core::Origin;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -15,7 +16,7 @@ const HEAD: &str = "\
 const RULES: &str = r#"## [[policy]]
 ## tools = ["workspace_*"]        # globs over names
 ## clients = ["*"]                # globs over clients
-## origins = ["client"]           # client, schedule, script, chat, admin
+## origins = ["client"]           # {origins}
 ## effects = ["write", "destroy"] # read, create, write, destroy
 ## reach = "local"                # local or outside; default: both
 ## labels = ["private"]           # any of private, untrusted, outward
@@ -57,7 +58,9 @@ pub fn example() -> String {
                 let _ = writeln!(text, "# {about}\n## {key} = {value}");
             }
         } else if node["type"] == "array" {
-            let shown = if name == "calendars" { CALENDARS } else { RULES };
+            let origins = Origin::ALL.map(Origin::as_str).join(", ");
+            let rules = RULES.replace("{origins}", &origins);
+            let shown = if name == "calendars" { CALENDARS } else { &rules };
             let _ = write!(text, "\n# {about}\n{shown}");
         }
     }
@@ -387,7 +390,7 @@ mod tests {
         ## [[policy]]
         ## tools = ["workspace_*"]        # globs over names
         ## clients = ["*"]                # globs over clients
-        ## origins = ["client"]           # client, schedule, script, chat, admin
+        ## origins = ["client"]           # client, schedule, script, chat, engine, admin
         ## effects = ["write", "destroy"] # read, create, write, destroy
         ## reach = "local"                # local or outside; default: both
         ## labels = ["private"]           # any of private, untrusted, outward

@@ -296,6 +296,7 @@ fn origin(name: OriginName) -> Origin {
         OriginName::Schedule => Origin::Schedule,
         OriginName::Script => Origin::Script,
         OriginName::Chat => Origin::Chat,
+        OriginName::Engine => Origin::Engine,
         OriginName::Admin => Origin::Admin,
     }
 }

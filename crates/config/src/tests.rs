@@ -31,6 +31,13 @@ fn load(toml: &str) -> Config {
 }
 
 #[test]
+fn the_reference_names_every_origin() {
+    let names = Origin::ALL.map(Origin::as_str).join(", ");
+    let about = &schema()["properties"]["policy"]["items"]["properties"]["origins"]["description"];
+    assert!(about.as_str().unwrap().contains(&names), "{about}");
+}
+
+#[test]
 fn no_file_is_the_defaults() {
     let home = tempfile::tempdir().unwrap();
     let loaded = Config::load(home.path(), &of(&[])).unwrap();
@@ -122,7 +129,10 @@ fn every_key_is_understood() {
     assert_eq!(config.time.zone.iana_name(), Some("Europe/Vienna"));
     assert_eq!((first.line, second.line), (Some(26), Some(36)));
     assert!(second.tools.matches("anything") && second.clients.matches("anyone"));
-    assert_eq!((second.effects, second.reach, second.origins.len()), (EffectSet::ALL, None, 5));
+    assert_eq!(
+        (second.effects, second.reach, second.origins.len()),
+        (EffectSet::ALL, None, Origin::ALL.len())
+    );
 }
 
 #[test]

@@ -45,12 +45,14 @@ pub enum Origin {
     Schedule,
     Script,
     Chat,
+    /// An AI engine that runs inside the hub.
+    Engine,
     Admin,
 }
 
 impl Origin {
-    pub const ALL: [Origin; 5] =
-        [Origin::Client, Origin::Schedule, Origin::Script, Origin::Chat, Origin::Admin];
+    pub const ALL: [Origin; 6] =
+        [Origin::Client, Origin::Schedule, Origin::Script, Origin::Chat, Origin::Engine, Origin::Admin];
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,8 +60,36 @@ impl Origin {
             Origin::Schedule => "schedule",
             Origin::Script => "script",
             Origin::Chat => "chat",
+            Origin::Engine => "engine",
             Origin::Admin => "admin",
         }
+    }
+}
+
+impl Origin {
+    pub fn parse(name: &str) -> Option<Origin> {
+        Origin::ALL.into_iter().find(|origin| origin.as_str() == name)
+    }
+}
+
+/// A set of origins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OriginSet(u8);
+
+impl OriginSet {
+    pub const NONE: OriginSet = OriginSet(0);
+
+    #[must_use]
+    pub fn with(self, origin: Origin) -> OriginSet {
+        OriginSet(self.0 | 1 << origin as u8)
+    }
+
+    pub fn contains(self, origin: Origin) -> bool {
+        self.0 & 1 << origin as u8 != 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Origin> {
+        Origin::ALL.into_iter().filter(move |origin| self.contains(*origin))
     }
 }
 
@@ -160,6 +190,20 @@ impl Client {
 pub struct Caller {
     pub client: Arc<Client>,
     pub origin: Origin,
+    /// The origins of the calls that this one is nested in, as `schedule` for a tool call of a script that a schedule runs.
+    pub ancestors: OriginSet,
+}
+
+impl Caller {
+    /// A caller whose call is nested in no other.
+    pub fn new(client: Arc<Client>, origin: Origin) -> Caller {
+        Caller { client, origin, ancestors: OriginSet::NONE }
+    }
+
+    /// Returns whether the call, or one that it is nested in, has this origin.
+    pub fn comes_from(&self, origin: Origin) -> bool {
+        self.origin == origin || self.ancestors.contains(origin)
+    }
 }
 
 /// What a completion is for.
@@ -359,6 +403,11 @@ pub struct Trail {
 }
 
 impl Trail {
+    /// Returns what acts for the owner, for a call that the hub makes itself.
+    pub fn via(&self) -> Option<&str> {
+        self.principal.get()?.via()
+    }
+
     /// Returns on whose behalf the call is made, which has this client.
     pub(crate) fn principal_of(&self, client: &Client) -> Principal {
         self.principal
@@ -401,7 +450,7 @@ pub struct PassthroughParams {
 impl Call {
     /// A call of a client. Other calls are made by [`crate::Gate::call_as`].
     pub fn new(client: Arc<Client>, target: Target, arguments: Arguments, ctx: CallCtx) -> Call {
-        let caller = Caller { client, origin: Origin::Client };
+        let caller = Caller::new(client, Origin::Client);
         Call {
             id: CallId::new(),
             caller,
@@ -419,11 +468,12 @@ impl Call {
 
     /// A call that the hub makes itself.
     pub(crate) fn by(principal: &Principal, client: Arc<Client>, origin: Origin, call: HubCall) -> Call {
-        let HubCall { id, target, arguments, ctx, trail, .. } = call;
+        let HubCall { id, target, arguments, ctx, trail, outer } = call;
         // The trail is new with the call, and only this sets it.
         let _ = trail.principal.set(Box::new(principal.clone()));
         let call = Call::new(client, target, arguments, ctx);
-        let caller = Caller { origin, ..call.caller };
+        let ancestors = outer.map_or(OriginSet::NONE, |outer| outer.ancestors.with(outer.origin));
+        let caller = Caller { origin, ancestors, ..call.caller };
         Call { id, caller, trail, ..call }
     }
 
@@ -496,7 +546,7 @@ mod tests {
     fn a_name_with_another_token_is_somebody_else() {
         let digest = |name: &str, token: Option<u64>| {
             let client = Client { name: name.to_owned(), scope: Scope::everything(), token };
-            let caller = Caller { client: Arc::new(client), origin: Origin::Client };
+            let caller = Caller::new(Arc::new(client), Origin::Client);
             digest_of(&caller, &Target::Tool("stub_read".to_owned()), &Arguments::empty())
         };
         assert_eq!(digest("ada", Some(1)), digest("ada", Some(1)));

@@ -306,10 +306,7 @@ pub(crate) struct RunningCall {
 /// The caller of a context that no gate has handed out: it may do nothing.
 static DETACHED: LazyLock<Caller> = LazyLock::new(|| {
     let scope = Scope { effects: EffectSet::NONE, ..Scope::everything() };
-    Caller {
-        client: Arc::new(Client { name: "detached".to_owned(), scope, token: None }),
-        origin: Origin::Client,
-    }
+    Caller::new(Arc::new(Client { name: "detached".to_owned(), scope, token: None }), Origin::Client)
 });
 
 impl CallCtx {

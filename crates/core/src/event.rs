@@ -2,7 +2,8 @@
 
 use crate::call::{Caller, Client, Origin, Scope, Target};
 use crate::effect::{Effect, EffectSet};
-use serde_json::{Map, Value};
+use crate::principal::Principal;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// An audited request that no provider handles.
@@ -23,18 +24,20 @@ impl Event {
     /// cannot contain a colon.
     pub fn change(actor: String, action: impl Into<String>, details: Value) -> Event {
         let client = Arc::new(Client { name: actor, scope: Scope::everything(), token: None });
-        let caller = Caller { client, origin: Origin::Admin };
+        let caller = Caller::new(client, Origin::Admin);
         Event { caller, kind: "change", target: action.into(), details, effect: Effect::Write }
     }
 
     /// Returns a call of the hub's own that was refused because its owner is gone.
-    pub fn orphaned_call(owner: String, origin: Origin, target: &Target) -> Event {
+    pub(crate) fn orphaned_call(principal: &Principal, origin: Origin, target: &Target) -> Event {
+        let owner = principal.owner().map_or_else(String::new, |owner| owner.name.clone());
         let scope = Scope { effects: EffectSet::NONE, ..Scope::everything() };
         let client = Arc::new(Client { name: owner, scope, token: None });
-        let caller = Caller { client, origin };
+        let caller = Caller::new(client, origin);
         let (kind, target) = (target.kind(), target.name().to_owned());
+        let details = principal.via().map(|via| ("via".to_owned(), via.into())).into_iter().collect();
         // Nothing ran.
-        Event { caller, kind, target, details: Value::Object(Map::new()), effect: Effect::Read }
+        Event { caller, kind, target, details: Value::Object(details), effect: Effect::Read }
     }
 
     /// Returns a client's request that changes nothing.

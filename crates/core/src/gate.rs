@@ -247,6 +247,11 @@ impl Gate {
             let reason = format!("this principal cannot make calls with the origin `{}`", origin.as_str());
             return Box::pin(std::future::ready(Err(ToolError::internal(reason))));
         }
+        if call.is_too_deep() {
+            let error = ToolError::denied("calls are nested too deep: each was made by the one before it")
+                .hint("call the last one by itself");
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let Some(client) = principal.resolve(&*self.owners) else {
             return self.refuse_for_a_missing_owner(principal, origin, &call);
         };
@@ -260,8 +265,7 @@ impl Gate {
         origin: Origin,
         call: &HubCall,
     ) -> BoxFuture<'_, Outcome> {
-        let name = principal.owner().map_or_else(String::new, |owner| owner.name.clone());
-        let event = Event::orphaned_call(name, origin, &call.target);
+        let event = Event::orphaned_call(principal, origin, &call.target);
         Box::pin(async move {
             self.record(&event, Err(ErrorKind::Denied)).await?;
             Err(ToolError::denied("the client on whose behalf this call is made was revoked or has expired")
@@ -500,3 +504,7 @@ fn is_seen(provider: &dyn Provider, shows: &dyn Fn(&PolicySubject<'_>) -> bool) 
             .iter()
             .any(|prompt| shows(&PolicySubject::of_read("prompt", &prompt.name, default_decision)))
 }
+
+#[cfg(test)]
+#[path = "nested_calls_tests.rs"]
+mod nested_calls_tests;

@@ -37,8 +37,8 @@ mod write_coalescing;
 pub use backoff::jittered;
 pub use blocking::blocking;
 pub use call::{
-    Arguments, Call, CallId, Caller, Client, CompletionRef, Decision, ForeignTask, Origin, PassthroughParams,
-    Scope, Target, TaskOperation, ToolView, Trail, digest_of,
+    Arguments, Call, CallId, Caller, Client, CompletionRef, Decision, ForeignTask, Origin, OriginSet,
+    PassthroughParams, Scope, Target, TaskOperation, ToolView, Trail, digest_of,
 };
 pub use client_bridge::{ClientBridge, ConnectedClients};
 pub use clock::{Clock, SystemClock};

@@ -5,7 +5,7 @@
 //!
 //! [`Gate::call_as`]: crate::Gate::call_as
 
-use crate::call::{Arguments, CallId, Client, Origin, Scope, Target, Trail};
+use crate::call::{Arguments, CallId, Caller, Client, Origin, Scope, Target, Trail};
 use crate::context::CallCtx;
 use crate::gate::Gate;
 use crate::human_wait::HumanWait;
@@ -22,7 +22,14 @@ pub struct Principal {
     acts_for: ActsFor,
     /// Less than the owner may do; `None` for all of it.
     narrower: Option<Arc<Scope>>,
+    via: Option<Arc<str>>,
 }
+
+/// The number of calls that one may be nested in. Scripts have a lower bound of their own; this one is for what nests in
+/// another way, as an engine whose tool runs a script.
+const CALL_DEPTH_MAX: usize = 16;
+/// Bound on [`Principal::via`]: a kind and a name.
+const VIA_BYTES_MAX: usize = 128;
 
 #[derive(Debug, Clone)]
 enum ActsFor {
@@ -33,14 +40,14 @@ enum ActsFor {
 impl Principal {
     /// Acts for a client. The owner may come from a table: a schedule or a conversation keeps its name and token.
     pub fn of(owner: OwnerId) -> Principal {
-        Principal { acts_for: ActsFor::Owner(owner), narrower: None }
+        Principal { acts_for: ActsFor::Owner(owner), narrower: None, via: None }
     }
 
     /// Acts for an administrator, who may do everything that rules allow. The name has a colon, as in records (`admin:ada`),
     /// which no client's has. Only for a call of the admin page, and for calls within it.
     pub fn administrator(name: String) -> Principal {
         let client = Client { name, scope: Scope::everything(), token: None };
-        Principal { acts_for: ActsFor::Administrator(Arc::new(client)), narrower: None }
+        Principal { acts_for: ActsFor::Administrator(Arc::new(client)), narrower: None, via: None }
     }
 
     /// Acts with less: what both the given scope and the present one allow.
@@ -51,6 +58,18 @@ impl Principal {
             Some(present) => scope.within(present),
         };
         Principal { narrower: Some(Arc::new(scope)), ..self.clone() }
+    }
+
+    /// Says what acts for the owner, for the audit record: `schedule:daily-report`, or a conversation. Cut after 128 bytes.
+    #[must_use]
+    pub fn acting_via(self, what: &str) -> Principal {
+        let what = &what[..what.floor_char_boundary(VIA_BYTES_MAX)];
+        Principal { via: Some(what.into()), ..self }
+    }
+
+    /// Returns what acts for the owner.
+    pub fn via(&self) -> Option<&str> {
+        self.via.as_deref()
     }
 
     /// Returns the owner; `None` for an administrator.
@@ -77,7 +96,7 @@ impl Principal {
     /// Returns whether this principal may make a call with this origin. `admin` is for administrators alone; and they have
     /// no other, except within a call of theirs, as a script that they try. A call within another acts for the same client.
     pub(crate) fn may_make(&self, call: &HubCall, origin: Origin) -> bool {
-        let outer = call.outer_client.as_deref();
+        let outer = call.outer.as_ref().map(|outer| &*outer.client);
         match (&self.acts_for, origin) {
             (_, Origin::Client) | (ActsFor::Owner(_), Origin::Admin) => false,
             (ActsFor::Owner(owner), _) => outer.is_none_or(|outer| owner.is(outer)),
@@ -94,15 +113,15 @@ pub struct HubCall {
     pub(crate) arguments: Arguments,
     pub(crate) ctx: CallCtx,
     pub(crate) trail: Arc<Trail>,
-    /// The client of the call that makes this one.
-    outer_client: Option<Arc<Client>>,
+    /// Of the call that makes this one.
+    pub(crate) outer: Option<Caller>,
 }
 
 impl HubCall {
     /// A call without a client that could be asked or told anything.
     pub fn new(target: Target, arguments: Arguments) -> HubCall {
         let (ctx, trail) = (CallCtx::detached(), Arc::default());
-        HubCall { id: CallId::new(), target, arguments, ctx, trail, outer_client: None }
+        HubCall { id: CallId::new(), target, arguments, ctx, trail, outer: None }
     }
 
     /// A call that a running call makes. It has its own pass through the layers, its own audit record and its own decision.
@@ -117,8 +136,13 @@ impl HubCall {
                 ..Trail::default()
             },
         };
-        let outer_client = outer.running().map(|running| running.caller.client.clone());
-        HubCall { id: CallId::new(), target, arguments, ctx, trail: Arc::new(trail), outer_client }
+        let outer = outer.running().map(|running| running.caller.clone());
+        HubCall { id: CallId::new(), target, arguments, ctx, trail: Arc::new(trail), outer }
+    }
+
+    /// Returns whether it is nested too deep to be made.
+    pub(crate) fn is_too_deep(&self) -> bool {
+        self.trail.depth > CALL_DEPTH_MAX
     }
 
     /// Returns the id of the call's audit record.
@@ -233,24 +257,25 @@ mod tests {
 
     #[test]
     fn an_origin_cannot_be_forged() {
+        const OWN: [Origin; 4] = [Origin::Schedule, Origin::Script, Origin::Chat, Origin::Engine];
         let (ada, bob) = (client("ada", Some(7), ToolView::All), client("bob", Some(8), ToolView::All));
         let administrator = Principal::administrator("admin:ada".to_owned());
         let by_administrator = administrator.resolve(&crate::NoOwners).unwrap();
         let of_ada = Principal::of(OwnerId::of(&ada));
         let call = |outer: Option<&Arc<Client>>| {
             let call = HubCall::new(Target::Tool("x".to_owned()), Arguments::empty());
-            HubCall { outer_client: outer.cloned(), ..call }
+            HubCall { outer: outer.map(|outer| Caller::new(outer.clone(), Origin::Client)), ..call }
         };
         let cases: [(&Principal, Option<&Arc<Client>>, &[Origin]); 6] = [
-            (&of_ada, None, &[Origin::Schedule, Origin::Script, Origin::Chat]),
-            (&of_ada, Some(&ada), &[Origin::Schedule, Origin::Script, Origin::Chat]),
+            (&of_ada, None, &OWN),
+            (&of_ada, Some(&ada), &OWN),
             (&of_ada, Some(&bob), &[]),
             (&administrator, None, &[Origin::Admin]),
             (&administrator, Some(&ada), &[]),
             (
                 &administrator,
                 Some(&by_administrator),
-                &[Origin::Schedule, Origin::Script, Origin::Chat, Origin::Admin],
+                &[Origin::Schedule, Origin::Script, Origin::Chat, Origin::Engine, Origin::Admin],
             ),
         ];
         for (principal, outer, expected) in cases {

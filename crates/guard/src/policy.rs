@@ -42,6 +42,7 @@ pub struct PolicyRule {
     pub clients: Pattern,
     /// Matches tool names, resource URIs and prompt names.
     pub tools: Pattern,
+    /// For a rule that denies or asks, also those of the calls that a call is nested in.
     pub origins: Option<Vec<Origin>>,
     pub effects: Option<EffectSet>,
     pub reach: Option<Reach>,
@@ -99,7 +100,7 @@ impl PolicyRule {
         if !self.clients.matches(&caller.client.name) {
             return Some(RuleCondition::Clients);
         }
-        if self.origins.as_ref().is_some_and(|origins| !origins.contains(&caller.origin)) {
+        if self.origins.as_ref().is_some_and(|origins| !self.is_from(origins, caller)) {
             return Some(RuleCondition::Origins);
         }
         if self.effects.is_some_and(|effects| !effects.contains(listing.effect)) {
@@ -112,6 +113,18 @@ impl PolicyRule {
             return Some(RuleCondition::Labels);
         }
         self.when.mismatch(moment)
+    }
+}
+
+impl PolicyRule {
+    /// Returns whether one of these origins counts for a call. A rule that restricts also counts for what is nested in such a
+    /// call: what a schedule may not do, a script that it runs may not either. An allow is for the call itself, so it does not
+    /// reach further than what a person saw.
+    fn is_from(&self, origins: &[Origin], caller: &Caller) -> bool {
+        match self.decision {
+            RuleAction::Allow => origins.contains(&caller.origin),
+            RuleAction::Ask | RuleAction::Deny => origins.iter().any(|origin| caller.comes_from(*origin)),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::testing::{call, caller, client, gate, kind_of, registry, scope};
 use jiff::civil::date;
 use jiff::{SignedDuration, ToSpan};
 use parking_lot::Mutex;
-use portcullis_core::{CatalogChange, Clock, DefaultDecision, ErrorKind, Gate};
+use portcullis_core::{CatalogChange, Clock, DefaultDecision, ErrorKind, Gate, OriginSet};
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -267,6 +267,26 @@ fn an_explanation_names_what_did_not_match() {
     }
 }
 
+/// A schedule cannot launder its calls through a script, and is not trusted with what a script is allowed.
+#[test]
+fn a_restriction_reaches_what_is_nested_and_an_allow_does_not() {
+    let now = at("2026-11-13T12:00");
+    let nested =
+        Caller { origin: Origin::Script, ancestors: OriginSet::NONE.with(Origin::Schedule), ..caller("ada") };
+    for (action, origin, decided) in [
+        (RuleAction::Deny, Origin::Schedule, "deny by r"),
+        (RuleAction::Ask, Origin::Schedule, "ask by r"),
+        (RuleAction::Allow, Origin::Schedule, "allow by default:read"),
+        (RuleAction::Deny, Origin::Script, "deny by r"),
+        (RuleAction::Allow, Origin::Script, "allow by r"),
+        (RuleAction::Deny, Origin::Client, "allow by default:read"),
+    ] {
+        let one = PolicyRule { origins: Some(vec![origin]), ..rule("r", RuleSchedule::default(), action) };
+        let decision = Policy { rules: vec![one], zone: vienna() }.decide(&nested, &READ, now);
+        assert_eq!(format!("{} by {}", decision.as_str(), decision.rule()), decided);
+    }
+}
+
 #[test]
 fn the_way_to_other_tools_is_in_every_scope_that_does_not_deny_it() {
     let way = PolicySubject { in_every_scope: true, ..READ };
@@ -524,7 +544,11 @@ fn reference_decision(policy: &Policy, who: &Caller, listing: &PolicySubject<'_>
             && rule.when.until.is_none_or(|until| now < until)
             && rule.tools.matches(listing.name)
             && rule.clients.matches(&who.client.name)
-            && rule.origins.as_ref().is_none_or(|origins| origins.contains(&who.origin))
+            && rule.origins.as_ref().is_none_or(|origins| {
+                let restricts = rule.decision != RuleAction::Allow;
+                let nested = |origin: &Origin| restricts && who.ancestors.contains(*origin);
+                origins.iter().any(|origin| *origin == who.origin || nested(origin))
+            })
             && rule.effects.is_none_or(|effects| effects.contains(listing.effect))
             && rule.reach.is_none_or(|reach| reach == listing.reach)
             && rule.labels.is_none_or(|labels| labels.meets(listing.labels))
@@ -548,6 +572,7 @@ proptest! {
         effects in some_effects(),
         name in prop::sample::select(vec!["ada", "bob", "eve"]),
         origin in prop::sample::select(Origin::ALL.to_vec()),
+        ancestors in prop::collection::vec(prop::sample::select(Origin::ALL.to_vec()), 0..3),
         tool in prop::sample::select(vec!["a_b", "c_d", "e_f"]),
         effect in prop::sample::select(Effect::ALL.to_vec()),
         reach in prop::sample::select(vec![Reach::Local, Reach::Outside]),
@@ -556,7 +581,8 @@ proptest! {
     ) {
         let now = start() + SignedDuration::from_mins(minutes);
         let scope = portcullis_core::Scope { allow, effects, ..portcullis_core::Scope::everything() };
-        let who = Caller { origin, ..client(name, scope) };
+        let ancestors = ancestors.into_iter().fold(OriginSet::NONE, OriginSet::with);
+        let who = Caller { origin, ancestors, ..client(name, scope) };
         let listing = PolicySubject { name: tool, effect, reach, labels, ..READ };
         let decided = policy.decide(&who, &listing, now);
         let explained = policy.explain(&who, &listing, now);

@@ -7,8 +7,8 @@ use portcullis_core::{
     EffectSet, ErrorKind, Example, Family, Gate, InputRefusal, InputRequestKind, InputRequired,
     InputResponses, Json, KeyedInputRequest, Layer, LogLevel, LogMessage, Origin, Outcome, Output, OwnerId,
     Owners, Pattern, Peer, Progress, PromptDef, PromptMessage, PromptOutput, PromptSource, Reach, Registry,
-    ResourceBody, ResourceContents, ResourceDef, ResourceSource, Role, Scope, Target, Text, ToolError,
-    ToolSpec,
+    ResourceBody, ResourceContents, ResourceDef, ResourceSource, Role, Scope, Target, Text,
+    ToolError, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -165,7 +165,7 @@ pub(crate) fn gate(layers: Vec<Box<dyn Layer>>) -> (Gate, Arc<StubState>) {
 }
 
 pub(crate) fn client(name: &str, scope: Scope) -> Caller {
-    Caller { client: Arc::new(Client { name: name.to_owned(), scope, token: None }), origin: Origin::Client }
+    Caller::new(Arc::new(Client { name: name.to_owned(), scope, token: None }), Origin::Client)
 }
 
 /// The clients of a test: every client without a token is one, with an unlimited scope, unless the test says otherwise.

@@ -7,7 +7,7 @@ use crate::known_tools::KnownTools;
 use crate::{Problem, guard_settings};
 use jiff::Timestamp;
 use portcullis_core::{
-    Caller, Client, Decision, DefaultDecision, Effect, Origin, PolicySubject, Reach, Scope,
+    Caller, Client, Decision, DefaultDecision, Effect, Origin, OriginSet, PolicySubject, Reach, Scope,
 };
 use portcullis_store::approvals::{Approval, ApprovalError, ApprovalRequest, ApprovalStage};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const ASKED_BY_SERVER: &str = "server:ask";
 
 /// Writes an allow rule for an approval, unless one exists. Returns the file.
 pub fn allow_always(home: &Home, approval: &Approval, now: Timestamp) -> Result<Option<String>, Problem> {
-    let ApprovalRequest { client, origin, kind, target, effect, reach, rule, .. } = &approval.call;
+    let ApprovalRequest { client, origin, ancestors, kind, target, effect, reach, rule, .. } = &approval.call;
     let effect: Effect = effect.parse().map_err(|error: String| Problem::internal(error))?;
     if effect == Effect::Destroy {
         let reason = ApprovalError::SingleUse(approval.id.clone());
@@ -35,8 +35,10 @@ pub fn allow_always(home: &Home, approval: &Approval, now: Timestamp) -> Result<
         let decided = ApprovalError::Decided { id: approval.id.clone(), state };
         return Err(Problem::conflict(decided.to_string()));
     }
-    let origin = Origin::ALL.into_iter().find(|known| known.as_str() == origin);
+    let origin = Origin::parse(origin);
     let origin = origin.ok_or_else(|| Problem::internal("the origin of the call is unknown"))?;
+    let ancestors =
+        ancestors.iter().filter_map(|name| Origin::parse(name)).fold(OriginSet::NONE, OriginSet::with);
     let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
     // Locked: the position of the rule depends on the others.
     let editing = ConfigEditLock::of(home.path()).map_err(config_file::edit_problem)?;
@@ -62,7 +64,7 @@ pub fn allow_always(home: &Home, approval: &Approval, now: Timestamp) -> Result<
         default_decision,
         in_every_scope: false,
     };
-    let before = match decide_today(config, client, origin, &listing, now) {
+    let before = match decide_today(config, client, origin, ancestors, &listing, now) {
         Decision::Allow { .. } => return Ok(None),
         // The rules changed since the call was made, on purpose.
         Decision::Deny { rule } => {
@@ -99,9 +101,10 @@ fn decide_today(
     config: &Config,
     client: &str,
     origin: Origin,
+    ancestors: OriginSet,
     listing: &PolicySubject<'_>,
     now: Timestamp,
 ) -> Decision {
     let client = Arc::new(Client { name: client.to_owned(), scope: Scope::everything(), token: None });
-    guard_settings::policy(config).decide(&Caller { client, origin }, listing, now)
+    guard_settings::policy(config).decide(&Caller { ancestors, ..Caller::new(client, origin) }, listing, now)
 }

@@ -110,7 +110,7 @@ impl Operations {
         let who = self.tested_client(config, &question.client, now)?;
         let explained = match (who.client(), &tool) {
             (Some(client), Some(tool)) if who.is_let_in() => {
-                let caller = Caller { client: client.clone(), origin };
+                let caller = Caller::new(client.clone(), origin);
                 Some(policy.explain(&caller, &PolicySubject::of_tool(tool), now))
             }
             _ => None,
@@ -189,9 +189,10 @@ impl Operations {
 
 fn origin_of(name: Option<&str>) -> Result<Origin, Problem> {
     let name = name.unwrap_or(Origin::Client.as_str());
-    let found = Origin::ALL.into_iter().find(|origin| origin.as_str() == name);
-    found
-        .ok_or_else(|| Problem::invalid("invalid `origin`: expected client, schedule, script, chat or admin"))
+    Origin::parse(name).ok_or_else(|| {
+        let names = Origin::ALL.map(Origin::as_str).join(", ");
+        Problem::invalid(format!("invalid `origin`: expected one of {names}"))
+    })
 }
 
 /// Describes the names in a client's scope.

@@ -179,7 +179,7 @@ pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config), Some(scripts))?;
     let (owners, clock) = (Arc::new(NoOwners), Arc::new(SystemClock));
     let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), &database, owners, clock)?;
-    let caller = Caller { client: local_client(&config), origin: Origin::Admin };
+    let caller = Caller::new(local_client(&config), Origin::Admin);
     Ok(gate.tools(&caller)?)
 }
 

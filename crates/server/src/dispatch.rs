@@ -200,7 +200,7 @@ pub(crate) fn log_failure(target: &Target, error: &ToolError) {
 
 /// Returns the caller for a direct call by a client.
 pub(crate) fn caller(client: &Arc<Client>) -> Caller {
-    Caller { client: client.clone(), origin: Origin::Client }
+    Caller::new(client.clone(), Origin::Client)
 }
 
 impl Exchange {

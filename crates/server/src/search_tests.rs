@@ -36,10 +36,7 @@ impl Layer for HidesOthers {
 
 fn caller() -> Caller {
     let scope = Scope { view: ToolView::Search, ..Scope::everything() };
-    Caller {
-        client: Arc::new(Client { name: "finder".to_owned(), scope, token: None }),
-        origin: Origin::Client,
-    }
+    Caller::new(Arc::new(Client { name: "finder".to_owned(), scope, token: None }), Origin::Client)
 }
 
 fn gate(tools: Vec<ToolDef>, layers: Vec<Box<dyn Layer>>) -> Arc<Gate> {

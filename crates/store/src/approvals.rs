@@ -165,6 +165,9 @@ pub struct ApprovalRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     pub origin: String,
+    /// The origins of the calls that it is nested in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ancestors: Vec<String>,
     /// `tool`, `resource`, `prompt`.
     pub kind: String,
     pub target: String,

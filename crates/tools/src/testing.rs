@@ -91,7 +91,7 @@ impl ToolsFixture {
 
 pub(crate) fn caller() -> Caller {
     let client = Client { name: "test".to_owned(), scope: Scope::everything(), token: None };
-    Caller { client: Arc::new(client), origin: Origin::Client }
+    Caller::new(Arc::new(client), Origin::Client)
 }
 
 /// Returns an outcome as text, the same for every kind.

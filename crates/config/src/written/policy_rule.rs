@@ -1,5 +1,6 @@
 //! A policy rule: `[[policy]]`.
 
+use portcullis_core::Origin;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +16,7 @@ pub(crate) struct WrittenPolicyRule {
     #[serde(default = "anything")]
     #[schemars(length(min = 1), example = ["laptop"])]
     pub(crate) clients: Vec<String>,
-    /// Origin of the call: client, schedule, script, chat, admin.
+    /// Origin of the call: client, schedule, script, chat, engine, admin. To deny or ask, also of a call that it is nested in.
     #[serde(default = "all_origins")]
     #[schemars(length(min = 1))]
     pub(crate) origins: Vec<OriginName>,
@@ -73,7 +74,22 @@ pub(crate) enum OriginName {
     Schedule,
     Script,
     Chat,
+    Engine,
     Admin,
+}
+
+impl OriginName {
+    /// Returns the name of an origin. Exhaustive, so that a new origin is not forgotten in the configuration.
+    pub(crate) fn of(origin: Origin) -> OriginName {
+        match origin {
+            Origin::Client => OriginName::Client,
+            Origin::Schedule => OriginName::Schedule,
+            Origin::Script => OriginName::Script,
+            Origin::Chat => OriginName::Chat,
+            Origin::Engine => OriginName::Engine,
+            Origin::Admin => OriginName::Admin,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -100,6 +116,5 @@ pub(super) fn all_effects() -> Vec<EffectName> {
 }
 
 fn all_origins() -> Vec<OriginName> {
-    use OriginName::{Admin, Chat, Client, Schedule, Script};
-    vec![Client, Schedule, Script, Chat, Admin]
+    Origin::ALL.map(OriginName::of).to_vec()
 }

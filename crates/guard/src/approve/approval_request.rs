@@ -4,7 +4,7 @@ use crate::extra_params;
 use crate::redact::Redactor;
 use data_encoding::HEXLOWER;
 use portcullis_core::json::{visible, visible_json};
-use portcullis_core::{Call, PolicySubject, Target, ToolError};
+use portcullis_core::{Call, Origin, PolicySubject, Target, ToolError};
 use portcullis_store::approvals::{ARGUMENTS_BYTES_MAX, ApprovalRequest};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -35,6 +35,11 @@ pub(super) fn approval_request(
     if let Some(holder) = &holder {
         add(&mut hash, b'h', holder);
     }
+    let ancestors = call.caller().ancestors;
+    // A yes to a script of a client is none to the same script of a schedule.
+    for origin in ancestors.iter().filter(|origin| *origin != Origin::Client) {
+        add(&mut hash, b'o', origin.as_str());
+    }
     hash.update(definition);
     // The validate layer has parsed them before.
     match &call.target {
@@ -51,6 +56,7 @@ pub(super) fn approval_request(
         client: client.clone(),
         holder,
         origin: origin.to_owned(),
+        ancestors: ancestors.iter().map(|origin| origin.as_str().to_owned()).collect(),
         kind: call.target.kind().to_owned(),
         target: visible(&redactor.scrub(call.target.name())),
         effect: call.effect().as_str().to_owned(),

@@ -27,6 +27,8 @@ pub(crate) struct AuditSubject {
     /// The keyed digest, computed on first use.
     concealed: OnceLock<Mac>,
     preview: String,
+    /// What acts for the client, for a call of the hub's own. Redacted.
+    via: Option<String>,
     effect: Effect,
     /// The sequence number of the begin record; zero until it is written.
     begin_seq: AtomicU64,
@@ -56,6 +58,7 @@ impl AuditSubject {
             digest: digest(call),
             concealed: OnceLock::new(),
             preview: preview::of(call, redactor),
+            via: call.trail.via().map(|via| cut(&redactor.scrub(via))),
             begin_seq: AtomicU64::new(0),
             effect: call.effect(),
             trail: call.trail.clone(),
@@ -79,6 +82,7 @@ impl AuditSubject {
             digest: digest.finalize().into(),
             concealed: OnceLock::new(),
             preview: preview::of_details(&event.details, redactor),
+            via: None,
             begin_seq: AtomicU64::new(0),
             effect: event.effect,
             trail: Arc::default(),
@@ -207,7 +211,11 @@ impl JournalRecord {
             line.text("args", &subject.preview);
         }
         line.word("effect", subject.effect.as_str());
-        // The parent call, for a call from a script.
+        // The schedule or the conversation that made the call.
+        if let Some(via) = &subject.via {
+            line.text("via", via);
+        }
+        // The parent call, for a call that another one made.
         if let Some(within) = subject.trail.within {
             line.number("within", within.get());
         }

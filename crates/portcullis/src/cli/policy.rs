@@ -44,6 +44,6 @@ pub struct PolicyTestArgs {
 fn origins() -> impl TypedValueParser<Value = Origin> {
     PossibleValuesParser::new(Origin::ALL.map(Origin::as_str)).map(|name| {
         // The parser has let no other name through.
-        Origin::ALL.into_iter().find(|origin| origin.as_str() == name).unwrap_or(Origin::Client)
+        Origin::parse(&name).unwrap_or(Origin::Client)
     })
 }

@@ -51,6 +51,8 @@ fn only_the_stack_builds_a_gate() {
     // The benchmark measures what the layers cost against a gate that has none; its crate is never shipped.
     let expected = [Path::new("bench/src/bin/bench-load/gate.rs"), Path::new("guard/src/stack.rs")];
     assert_eq!(files_with(&["Gate::new("]), expected);
+    // Whoever chooses the owners chooses on whose behalf the hub may act.
+    assert_eq!(files_with(&[".with_owners("]), [Path::new("guard/src/stack.rs")]);
 }
 
 #[test]
@@ -62,5 +64,11 @@ fn only_transports_make_calls_of_clients() {
         Path::new("core/src/call.rs"),
         Path::new("server/src/dispatch.rs"),
     ];
-    assert_eq!(files_with(&[" Call::new(", "(Call::new("]), expected);
+    assert_eq!(files_with(&[" Call::new(", "(Call::new(", "::Call::new("]), expected);
+}
+
+#[test]
+fn only_the_admin_page_acts_for_administrators() {
+    let expected = [Path::new("ops/src/hub_desk/tools.rs")];
+    assert_eq!(files_with(&["Principal::administrator("]), expected);
 }

@@ -62,6 +62,7 @@ fn call(arguments: &str, effect: &str) -> ApprovalRequest {
         client: "ada".to_owned(),
         holder: Some("h1".to_owned()),
         origin: "client".to_owned(),
+        ancestors: Vec::new(),
         kind: "tool".to_owned(),
         target: "stub_send".to_owned(),
         effect: effect.to_owned(),

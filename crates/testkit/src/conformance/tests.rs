@@ -127,7 +127,7 @@ fn gate() -> Gate {
 
 fn caller() -> Caller {
     let client = Client { name: "suite".to_owned(), scope: Scope::everything(), token: None };
-    Caller { client: Arc::new(client), origin: Origin::Client }
+    Caller::new(Arc::new(client), Origin::Client)
 }
 
 async fn call(gate: &Gate, target: Target, arguments: &str, ctx: CallCtx) -> Outcome {
