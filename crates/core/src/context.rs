@@ -9,7 +9,9 @@ use crate::owner::OwnerId;
 use crate::principal::Principal;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -188,6 +190,22 @@ impl From<InputRefusal> for ToolError {
     }
 }
 
+/// A client's session, by the digest of its id: the id itself is a bearer credential and stays in the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionDigest([u8; 32]);
+
+impl SessionDigest {
+    pub fn of(id: &str) -> SessionDigest {
+        SessionDigest(Sha256::digest(id).into())
+    }
+}
+
+impl fmt::Display for SessionDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
 /// The client end of one call. Each transport and era implements it.
 ///
 /// A wrapper forwards everything but notifications and requests to the peer it wraps ([`Peer::behind`]), by the default
@@ -239,8 +257,8 @@ pub trait Peer: Send + Sync {
         self.behind().and_then(Peer::log_level)
     }
 
-    /// Returns the id of the client's session, if it has one. The id is a bearer credential for the session.
-    fn session(&self) -> Option<&str> {
+    /// Returns the client's session, if it has one.
+    fn session(&self) -> Option<SessionDigest> {
         self.behind().and_then(Peer::session)
     }
 
@@ -342,8 +360,8 @@ impl CallCtx {
         }
     }
 
-    /// Returns the id of the client's session, if it has one. The id is a bearer credential for the session.
-    pub fn session(&self) -> Option<&str> {
+    /// Returns the client's session, if it has one.
+    pub fn session(&self) -> Option<SessionDigest> {
         self.peer.session()
     }
 

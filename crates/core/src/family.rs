@@ -1,7 +1,7 @@
 //! A native tool family: tools, and optionally resources and prompts, behind one provider.
 
 use crate::Outcome;
-use crate::call::{Arguments, Call, CompletionRef, Target};
+use crate::call::{Arguments, Call, Caller, CompletionRef, Target};
 use crate::context::{CallCtx, RunningCall};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
@@ -136,7 +136,8 @@ pub trait ResourceSource: Send + Sync {
         Vec::new()
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>>;
+    /// Lists what this caller has. The gate filters by policy; a source whose rows belong to owners filters by the caller.
+    fn list<'a>(&'a self, caller: &'a Caller) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>>;
 
     fn read(&self, uri: String, ctx: CallCtx) -> BoxFuture<'_, Result<Vec<ResourceContents>, ToolError>>;
 
@@ -146,8 +147,9 @@ pub trait ResourceSource: Send + Sync {
         template: String,
         argument: CompletionArgument,
         visibility: ResourceVisibility,
+        ctx: CallCtx,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
-        let _ = (template, argument, visibility);
+        let _ = (template, argument, visibility, ctx);
         Box::pin(async { Ok(Completion::default()) })
     }
 }
@@ -168,8 +170,9 @@ pub trait PromptSource: Send + Sync {
         &self,
         prompt: String,
         argument: CompletionArgument,
+        ctx: CallCtx,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
-        let _ = (prompt, argument);
+        let _ = (prompt, argument, ctx);
         Box::pin(async { Ok(Completion::default()) })
     }
 }
@@ -337,14 +340,14 @@ impl Family {
                 let completion = match of {
                     CompletionRef::Prompt(name) => {
                         let source = self.prompts.as_ref().ok_or_else(unknown)?;
-                        source.complete(name.clone(), argument).await?
+                        source.complete(name.clone(), argument, call.ctx).await?
                     }
                     CompletionRef::Template(uri) => {
                         let source = self.resources.as_ref().ok_or_else(unknown)?;
                         let visibility = call
                             .visibility
                             .ok_or_else(|| ToolError::internal("the call bypassed the gate"))?;
-                        source.complete(uri.clone(), argument, visibility).await?
+                        source.complete(uri.clone(), argument, visibility, call.ctx).await?
                     }
                 };
                 Ok(Output::Completion(completion))
@@ -403,9 +406,13 @@ impl Provider for Family {
         if owns { ResourceClaim::Listed } else { ResourceClaim::Not }
     }
 
-    fn resources<'a>(&'a self, _: Permit, _: &'a str) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
+    fn resources<'a>(
+        &'a self,
+        _: Permit,
+        caller: &'a Caller,
+    ) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
         match &self.resources {
-            Some(source) => source.list(),
+            Some(source) => source.list(caller),
             None => Box::pin(async { Ok(Vec::new()) }),
         }
     }

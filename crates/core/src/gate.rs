@@ -373,7 +373,7 @@ impl Gate {
         let (mut found, mut failed) = (Vec::new(), Vec::new());
         for provider in self.registry.providers() {
             // A provider that hangs or panics must not fail the whole list.
-            let listed = AssertUnwindSafe(provider.resources(Permit(()), &caller.client.name)).catch_unwind();
+            let listed = AssertUnwindSafe(provider.resources(Permit(()), caller)).catch_unwind();
             match tokio::time::timeout(LIST_TIMEOUT, listed).await {
                 // Only the owner of a URI lists it, so that a read goes to the provider that was shown.
                 Ok(Ok(Ok(resources))) => found.extend(resources.into_iter().filter(|resource| {

@@ -44,7 +44,7 @@ pub use client_bridge::{ClientBridge, ConnectedClients};
 pub use clock::{Clock, SystemClock};
 pub use context::{
     CallCtx, InputRefusal, InputRequest, InputRequestKind, InputResponse, InputResponses, KeyedInputRequest,
-    LogLevel, LogMessage, NoPeer, OWN_KEYS, Peer, Progress,
+    LogLevel, LogMessage, NoPeer, OWN_KEYS, Peer, Progress, SessionDigest,
 };
 pub use effect::{Effect, EffectSet, Reach, ToolAnnotations};
 pub use error::{ClientCapability, ErrorKind, ErrorOrigin, ForeignError, InputRequired, ToolError};

@@ -6,7 +6,7 @@ mod index;
 pub use affected::{Affected, List};
 
 use crate::Outcome;
-use crate::call::{Call, Target};
+use crate::call::{Call, Caller, Target};
 use crate::error::ToolError;
 use crate::gate::Permit;
 use crate::tool::{DefaultDecision, ToolDef};
@@ -179,13 +179,13 @@ pub trait Provider: Send + Sync {
         self.client_disconnected(client);
     }
 
-    /// Lists the current resources for a client. They are too many and too short-lived for the catalog.
+    /// Lists the current resources for a caller. They are too many and too short-lived for the catalog.
     fn resources<'a>(
         &'a self,
         permit: Permit,
-        client: &'a str,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
-        let _ = (permit, client);
+        let _ = (permit, caller);
         Box::pin(async { Ok(Vec::new()) })
     }
 

@@ -7,7 +7,7 @@ use portcullis_core::{
     EffectSet, ErrorKind, Example, Family, Gate, InputRefusal, InputRequestKind, InputRequired,
     InputResponses, Json, KeyedInputRequest, Layer, LogLevel, LogMessage, Origin, Outcome, Output, OwnerId,
     Owners, Pattern, Peer, Progress, PromptDef, PromptMessage, PromptOutput, PromptSource, Reach, Registry,
-    ResourceBody, ResourceContents, ResourceDef, ResourceSource, Role, Scope, Target, Text,
+    ResourceBody, ResourceContents, ResourceDef, ResourceSource, Role, Scope, SessionDigest, Target, Text,
     ToolError, ToolSpec,
 };
 use schemars::JsonSchema;
@@ -97,7 +97,7 @@ impl ResourceSource for Notes {
         uri.starts_with("stub://")
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+    fn list<'a>(&'a self, _: &'a Caller) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
         let def = |uri: &str| ResourceDef {
             uri: uri.to_owned(),
             name: uri.to_owned(),
@@ -328,7 +328,7 @@ impl Peer for RecordingClient {
         self.mood.is_some()
     }
 
-    fn session(&self) -> Option<&str> {
-        self.session
+    fn session(&self) -> Option<SessionDigest> {
+        self.session.map(SessionDigest::of)
     }
 }

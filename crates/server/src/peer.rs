@@ -6,7 +6,7 @@ use crate::session::McpSession;
 use crate::stream::MessageSink;
 use portcullis_core::{
     BoxFuture, InputRefusal, InputRequest, InputRequestKind, InputRequired, InputResponses,
-    KeyedInputRequest, LogLevel, LogMessage, OWN_KEYS, Peer, Progress,
+    KeyedInputRequest, LogLevel, LogMessage, OWN_KEYS, Peer, Progress, SessionDigest,
 };
 use portcullis_wire::era::{ClientCapabilities, RequestMeta};
 use portcullis_wire::rpc;
@@ -130,8 +130,8 @@ impl Peer for SessionPeer {
         self.session.as_ref().and_then(|session| session.log_level())
     }
 
-    fn session(&self) -> Option<&str> {
-        self.session.as_ref().map(|session| session.id.as_str())
+    fn session(&self) -> Option<SessionDigest> {
+        self.session.as_ref().map(|session| session.digest)
     }
 
     fn disconnected(&self) -> BoxFuture<'_, ()> {

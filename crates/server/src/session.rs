@@ -9,7 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
 use portcullis_core::{
     BoxFuture, Client, ClientBridge, InputRefusal, InputRequest, Limit, LogLevel, ResourceSubscription,
-    Service, ServiceCtx, ServiceError,
+    Service, ServiceCtx, ServiceError, SessionDigest,
 };
 use portcullis_wire::era::{self, ClientCapabilities};
 use portcullis_wire::{RequestId, Revision, RpcError, rpc};
@@ -45,6 +45,8 @@ type QuestionResult = Result<Value, InputRefusal>;
 /// One session.
 pub(crate) struct McpSession {
     pub(crate) id: String,
+    /// What the rest of the hub knows of the id.
+    pub(crate) digest: SessionDigest,
     /// With its current scope, which may differ from that at the start of the session.
     client: ArcSwap<Client>,
     pub(crate) transport: &'static str,
@@ -104,8 +106,10 @@ impl McpSession {
         home: Arc<dyn MessageSink>,
         streams: Streams,
     ) -> Result<Arc<McpSession>, RpcError> {
+        let id = random_id()?;
         Ok(Arc::new(McpSession {
-            id: random_id()?,
+            digest: SessionDigest::of(&id),
+            id,
             client: ArcSwap::new(client),
             transport,
             negotiated: OnceLock::new(),

@@ -5,7 +5,7 @@ use crate::session::random_id;
 use parking_lot::Mutex;
 use portcullis_core::{
     BoxFuture, CallCtx, Client, ErrorKind, ForeignTask, InputRefusal, InputRequest, InputRequestKind,
-    InputResponses, KeyedInputRequest, LogMessage, Peer, Progress, ToolError,
+    InputResponses, KeyedInputRequest, LogMessage, Peer, Progress, SessionDigest, ToolError,
 };
 use portcullis_wire::era::{self, ResultKind};
 use portcullis_wire::rpc::{RpcOutcome, SERVER_ERROR};
@@ -395,7 +395,7 @@ impl Peer for TaskPeer {
         self.first.capabilities()
     }
 
-    fn session(&self) -> Option<&str> {
+    fn session(&self) -> Option<SessionDigest> {
         self.first.session()
     }
 

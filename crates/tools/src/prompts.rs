@@ -167,6 +167,7 @@ impl PromptSource for Prompts {
         &self,
         prompt: String,
         argument: CompletionArgument,
+        _: CallCtx,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
         Box::pin(async move {
             let prompt = self.find(&prompt)?;

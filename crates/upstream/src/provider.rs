@@ -6,8 +6,8 @@ use crate::status::{ServerStatus, StatusKind};
 use crate::supervise::{PerClientServers, ServerLease, UpstreamServer, roots_watcher, supervisor};
 use crate::trust::Trust;
 use portcullis_core::{
-    BoxFuture, Call, Catalog, ChangeNotifier, ClientBridge, DefaultDecision, NameConflict, Outcome, Permit,
-    Provider, ResourceClaim, ResourceDef, Target, ToolError, WatchState,
+    BoxFuture, Call, Caller, Catalog, ChangeNotifier, ClientBridge, DefaultDecision, NameConflict, Outcome,
+    Permit, Provider, ResourceClaim, ResourceDef, Target, ToolError, WatchState,
 };
 use portcullis_store::pins::ServerSnapshot;
 use std::collections::BTreeSet;
@@ -219,9 +219,9 @@ impl Provider for Upstream {
     fn resources<'a>(
         &'a self,
         _: Permit,
-        client: &'a str,
+        caller: &'a Caller,
     ) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
-        let server = self.now(client);
+        let server = self.now(&caller.client.name);
         // The client's own instance may not be up yet; it will offer what the shared one does.
         let server =
             if server.catalog.has_listed(ListKind::Resources) { server } else { self.shared.clone() };

@@ -63,8 +63,7 @@ pub(super) fn approval_request(
         reach: PolicySubject::of_call(call).reach.as_str().to_owned(),
         rule: rule.to_owned(),
         definition: HEXLOWER.encode(&definition),
-        // A digest, because the id is a bearer credential for the session.
-        session: call.ctx.peer.session().map(|id| HEXLOWER.encode(&Sha256::digest(id))),
+        session: call.ctx.session().map(|session| session.to_string()),
         arguments,
         more,
     })

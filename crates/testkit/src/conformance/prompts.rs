@@ -73,6 +73,7 @@ impl PromptSource for ConformancePrompts {
         &self,
         prompt: String,
         argument: CompletionArgument,
+        _: CallCtx,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
         let known = prompt == WITH_ARGUMENTS && ["arg1", "arg2"].contains(&argument.name.as_str());
         let candidates: &[&str] = if known { &PROPOSALS } else { &[] };

@@ -2,7 +2,8 @@
 
 use super::PNG;
 use portcullis_core::{
-    BoxFuture, CallCtx, ResourceBody, ResourceContents, ResourceDef, ResourceSource, TemplateDef, ToolError,
+    BoxFuture, CallCtx, Caller, ResourceBody, ResourceContents, ResourceDef, ResourceSource, TemplateDef,
+    ToolError,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -66,7 +67,7 @@ impl ResourceSource for ConformanceResources {
         })]
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+    fn list<'a>(&'a self, _: &'a Caller) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
         let resources = FIXED.iter().map(|fixed| ResourceDef {
             uri: fixed.uri.to_owned(),
             name: fixed.name.to_owned(),

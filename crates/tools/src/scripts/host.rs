@@ -3,8 +3,8 @@
 use super::{ScriptPermissions, ScriptTools};
 use portcullis_core::{
     Arguments, BoxFuture, CallCtx, ContentBody, HubCall, InputRefusal, InputRequest, InputRequestKind,
-    InputResponses, KeyedInputRequest, LogMessage, Origin, Output, Pattern, Peer, Progress, Target,
-    ToolError, ToolOutput,
+    InputResponses, KeyedInputRequest, LogMessage, Origin, Output, Pattern, Peer, Progress, SessionDigest,
+    Target, ToolError, ToolOutput,
 };
 use portcullis_egress::{HttpMethod, SecretEscaping, SecretRef, SecretTemplate, Url, header};
 use portcullis_script::{HostFunctions, HostRefusal, ScriptHttpRequest, ScriptHttpResponse, TextPiece};
@@ -273,7 +273,7 @@ impl Peer for ScriptPeer {
         self.0.round().is_none() && self.0.accepts(ask)
     }
 
-    fn session(&self) -> Option<&str> {
+    fn session(&self) -> Option<SessionDigest> {
         self.0.session()
     }
 

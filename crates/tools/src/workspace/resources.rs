@@ -7,8 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_core::root::{DEPTH_MAX, RootedPath, WalkedFile};
 use portcullis_core::{
-    BoxFuture, CallCtx, ChangeNotifier, Completion, CompletionArgument, ResourceBody, ResourceContents,
-    ResourceDef, ResourceSource, ResourceVisibility, Root, TemplateDef, ToolError, blocking,
+    BoxFuture, CallCtx, Caller, ChangeNotifier, Completion, CompletionArgument, ResourceBody,
+    ResourceContents, ResourceDef, ResourceSource, ResourceVisibility, Root, TemplateDef, ToolError,
+    blocking,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -101,7 +102,7 @@ impl ResourceSource for WorkspaceFiles {
         })]
     }
 
-    fn list(&self) -> BoxFuture<'_, Result<Vec<ResourceDef>, ToolError>> {
+    fn list<'a>(&'a self, _: &'a Caller) -> BoxFuture<'a, Result<Vec<ResourceDef>, ToolError>> {
         Box::pin(async {
             let files = self.walk().await?;
             Ok(files.into_iter().map(|file| resource(&file)).collect())
@@ -117,6 +118,7 @@ impl ResourceSource for WorkspaceFiles {
         _: String,
         argument: CompletionArgument,
         sight: ResourceVisibility,
+        _: CallCtx,
     ) -> BoxFuture<'_, Result<Completion, ToolError>> {
         Box::pin(async move {
             if argument.name != "path" {
