@@ -1,7 +1,7 @@
 //! Keys of the configuration and of the admin API cannot be redacted.
 
 use super::schema;
-use portcullis_store::secrets::{VALUE_BYTES_MIN, vocabulary};
+use portcullis_store::secrets::{VALUE_BYTES_MIN, ordinary_text};
 use serde_json::Value;
 
 /// Nobody can register a key of the configuration or of the admin API as a secret, and have it redacted.
@@ -32,6 +32,6 @@ fn the_hubs_own_keys_are_ordinary_text() {
     visit(&schema(), &mut words);
     words.retain(|word| word.len() >= VALUE_BYTES_MIN);
     assert!(words.len() > 100, "{words:?}");
-    words.retain(|word| vocabulary::ordinary(word) != Some(vocabulary::Ordinary::Protocol));
+    words.retain(|word| ordinary_text::ordinary(word) != Some(ordinary_text::NotSecretReason::Protocol));
     assert_eq!(words, Vec::<String>::new(), "belong into `HUB_WORDS`");
 }

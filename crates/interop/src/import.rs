@@ -17,7 +17,7 @@ use portcullis_config::NewServer;
 use portcullis_config::jsonc::parse_as_others;
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
-use portcullis_store::secrets::vocabulary::{self, Ordinary};
+use portcullis_store::secrets::ordinary_text::{self, NotSecretReason};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub struct ExtractedSecret {
     /// Grant: `HOST:FIELD`.
     pub grant: String,
     /// Why the value in the file is not registered as a secret.
-    refused: Option<Ordinary>,
+    refused: Option<NotSecretReason>,
 }
 
 impl ExtractedSecret {
@@ -82,7 +82,7 @@ impl ExtractedSecret {
 
     /// Drops a value that is ordinary text: an untrusted file must not choose what is redacted.
     fn refuse_ordinary(&mut self) {
-        let what = self.value.as_ref().and_then(|value| vocabulary::ordinary(value.expose()));
+        let what = self.value.as_ref().and_then(|value| ordinary_text::ordinary(value.expose()));
         if what.is_some() {
             (self.value, self.refused) = (None, what);
         }

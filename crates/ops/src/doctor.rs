@@ -87,7 +87,7 @@ pub fn check_config(home: &Home) -> (Vec<HealthCheck>, Option<Config>) {
 
 /// Opens the secret store, to check what needs it. Asks for nothing.
 pub fn open_secrets(home: &Home, config: &Config) -> Result<SecretStore> {
-    let database = database::open_to_look(config).or_else(|_| database::in_memory())?;
+    let database = database::open_to_look(home, config)?;
     secret_store::open(home, config, &database, Arc::new(SystemClock), unasked)
 }
 
@@ -105,16 +105,15 @@ pub fn check_workspace(config: &Config) -> CheckState {
 /// What to do about rows that cannot be read.
 const RESTORE: &str = "`portcullis store check` says more; stop the hub and restore a backup";
 
-fn unreadable(error: &anyhow::Error) -> CheckState {
+pub fn unreadable(error: &anyhow::Error) -> CheckState {
     CheckState::bad(format!("{error:#}"), RESTORE)
 }
 
-pub fn check_clients(config: &Config) -> CheckState {
-    let secure = config.workspace.secure_dir();
-    if !secure.is_dir() {
+pub fn check_clients(home: &Home, config: &Config) -> CheckState {
+    if !database::exists(config) {
         return CheckState::Good("none yet; the first start creates one".to_owned());
     }
-    let clients = database::open(config)
+    let clients = database::open_to_look(home, config)
         .and_then(|database| Ok(ClientDirectory::open(&database, Arc::new(SystemClock)).list()?));
     match clients {
         Err(error) => unreadable(&error),
@@ -135,8 +134,8 @@ pub fn check_clients(config: &Config) -> CheckState {
     }
 }
 
-pub fn check_approvals(config: &Config) -> CheckState {
-    let database = match database::open_to_look(config) {
+pub fn check_approvals(home: &Home, config: &Config) -> CheckState {
+    let database = match database::open_to_look(home, config) {
         Ok(database) => database,
         Err(error) => return unreadable(&error),
     };

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
-use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore, vocabulary};
+use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore, ordinary_text};
 use portcullis_upstream::{
     ClientSecret, Login as Kept, LoginLock, LoginMetadata, LoginStore, OAuth, OAuthSpec,
 };
@@ -129,9 +129,9 @@ fn check_issued(part: &str, value: &Secret<String>) -> Result<(), String> {
         REFRESH => "refresh token",
         _ => "client secret",
     };
-    match vocabulary::ordinary(value.expose()) {
+    match ordinary_text::ordinary(value.expose()) {
         // One in a hundred random tokens looks like the start of a path.
-        None | Some(vocabulary::Ordinary::Path) => Ok(()),
+        None | Some(ordinary_text::NotSecretReason::Path) => Ok(()),
         Some(ordinary) => Err(format!(
             "the {what} that was issued is {}, which would be redacted wherever it occurs, so the login is refused; \
              ask the server's operator to issue random tokens",

@@ -5,7 +5,7 @@ use crate::desk::SetSecret;
 use crate::{Actor, Problem, ProblemCode};
 use portcullis_core::json::printable;
 use portcullis_store::secrets::{
-    Grant, SecretError, SecretInfo, SecretRef, VALUE_BYTES_MIN, check_strength, is_secret_name, vocabulary,
+    Grant, SecretError, SecretInfo, SecretRef, VALUE_BYTES_MIN, check_strength, is_secret_name, ordinary_text,
 };
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl Operations {
         self.record(by, "secrets.set", details(name, new.grants.as_deref()), || {
             let grants = new.grants.as_deref().map(parsed).transpose()?;
             let (store, value) = (self.secret_store()?, new.value.0.expose());
-            let check = if new.weak { vocabulary::check_confirmed } else { vocabulary::check };
+            let check = if new.weak { ordinary_text::check_confirmed } else { ordinary_text::check };
             check(name, value).map_err(problem)?;
             // What is no secret at all, the store rejects.
             let is_checked = is_secret_name(name) && value.len() >= VALUE_BYTES_MIN;

@@ -84,13 +84,13 @@ const USER: CommandUser =
 /// Opens a home for the operations of a command.
 fn open_operations(home: Option<&Path>) -> Result<Operations> {
     let LoadedHome { home, loaded, .. } = open(home)?;
-    let database = database::open(&loaded.config)?;
+    let database = database::open(&home, &loaded.config)?;
     Ok(Operations::in_command(home, loaded.config, database, USER))
 }
 
 /// As [`open_operations`], for a command that only looks: it makes nothing in the home.
 fn open_to_look(home: Home, config: Config) -> Result<Operations> {
-    let database = database::open_to_look(&config)?;
+    let database = database::open_to_look(&home, &config)?;
     Ok(Operations::in_command(home, config, database, USER))
 }
 

@@ -22,7 +22,8 @@ use portcullis_ops::secret_store::{LiveSecrets, PassphrasePrompt, known_secrets}
 use portcullis_ops::tool_families::{LiveZone, live_zone, tools};
 use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
 use portcullis_server::{
-    Authenticate, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts, ToolSearch,
+    Authenticate, ClientsUnavailable, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts,
+    ToolSearch,
 };
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
@@ -92,8 +93,8 @@ impl Owners for LiveOwners {
 struct DirectoryAuthenticator(Arc<ClientDirectory>);
 
 impl Authenticate for DirectoryAuthenticator {
-    fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>> {
-        self.0.authenticate(token?)
+    fn authenticate(&self, token: Option<&str>) -> Result<Option<Arc<Client>>, ClientsUnavailable> {
+        token.map_or(Ok(None), |token| self.0.authenticate(token)).map_err(|_| ClientsUnavailable)
     }
 
     fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {
@@ -212,7 +213,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let (ai_data, secure) = (config.workspace.data_dir(), config.workspace.secure_dir());
     make_private(&secure)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let database = database::open(config)?;
+    let database = database::open(home, config)?;
     let store = open_secrets(home, config, &database, clock.clone(), PassphrasePrompt::AtStandardInput)?;
     let store = Arc::new(store);
     let (generation, known) = known_secrets(&store);

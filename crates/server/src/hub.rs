@@ -18,9 +18,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// The clients cannot be read at the moment, so nothing is known of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientsUnavailable;
+
 /// Maps bearer tokens to clients.
 pub trait Authenticate: Send + Sync {
-    fn authenticate(&self, token: Option<&str>) -> Option<Arc<Client>>;
+    fn authenticate(&self, token: Option<&str>) -> Result<Option<Arc<Client>>, ClientsUnavailable>;
 
     /// Returns all clients that would be admitted now, by name; `None` if the list cannot be read.
     fn admitted(&self) -> Option<HashMap<String, Arc<Client>>>;

@@ -23,7 +23,8 @@ mod stream;
 mod tasks;
 
 pub use hub::{
-    Authenticate, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts, SessionCounts,
+    Authenticate, ClientsUnavailable, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts,
+    SessionCounts,
 };
 pub use search::ToolSearch;
 pub use services::{DuplicateService, ServiceState, ServiceStatus};

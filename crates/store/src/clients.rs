@@ -43,9 +43,9 @@ pub enum IdentityError {
     Taken(String),
     #[error("no client is named `{}`; `portcullis clients list` shows who exists", portcullis_core::json::printable(.0))]
     Unknown(String),
-    #[error("a client without any allowed name could never do anything; allow `*` or name what it may use")]
+    #[error("a client needs at least one allowed name; allow `*` or name the tools")]
     NothingAllowed,
-    #[error("a client without any effect could never do anything; give it `read` at least")]
+    #[error("a client needs at least one effect; allow `read`")]
     NoEffects,
     #[error("{0}")]
     Pattern(#[from] PatternError),
@@ -55,7 +55,7 @@ pub enum IdentityError {
     Full,
     #[error("{0}")]
     Corrupt(String),
-    #[error("the system gave no random numbers: {0}")]
+    #[error("cannot get random bytes from the system: {0}")]
     Random(getrandom::Error),
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -131,14 +131,16 @@ impl ClientDirectory {
         ClientDirectory { topic: TopicStore::open(database), clock }
     }
 
-    /// Returns the client that a token belongs to; `None` for every token that is not good now.
+    /// Returns the client that a token belongs to; `None` for every token that is not good now. Where the clients cannot be
+    /// read, nothing is known of a token.
     ///
     /// Costs one hash.
-    pub fn authenticate(&self, token: &str) -> Option<Arc<Client>> {
-        let digest = token::digest_of(token)?;
+    pub fn authenticate(&self, token: &str) -> Result<Option<Arc<Client>>, IdentityError> {
+        let Some(digest) = token::digest_of(token) else { return Ok(None) };
         let seen = self.topic.current();
-        let entry = seen.known.as_ref().ok()?.by_digest.get(&digest)?;
-        entry.is_good(&*self.clock).then(|| Arc::clone(&entry.client))
+        let known = seen.known.as_ref().map_err(|why| IdentityError::Corrupt(why.clone()))?;
+        let entry = known.by_digest.get(&digest).filter(|entry| entry.is_good(&*self.clock));
+        Ok(entry.map(|entry| Arc::clone(&entry.client)))
     }
 
     /// Returns every client whose token is valid now, by name; `None` if the clients cannot be read, so that none of them counts

@@ -11,15 +11,18 @@ mod backup;
 mod connection;
 mod engine;
 mod error;
+mod file_identity;
 mod follower;
 mod freshness;
 mod migration;
 mod peers;
 mod records;
 mod registry;
+mod restore;
 mod row_key;
 mod shared;
 mod statement;
+mod table_digests;
 mod unknown_members;
 mod value;
 mod view;
@@ -30,6 +33,7 @@ pub(crate) use records::fill;
 pub use records::{
     EncodedRows, Record, RecordTable, TopicRows, TopicState, TopicStore, encode_records, load_records,
 };
+pub use restore::restore;
 pub use row_key::ROW_KEY_NAME;
 pub use value::{FromValue, Row, Value};
 pub use view::{Load, Snapshot, View};
@@ -107,17 +111,18 @@ impl Transaction<'_> {
     /// Seals every row as it is. For tests, which change rows without the types that protect them.
     #[doc(hidden)]
     pub fn seal_rows(&mut self) -> Result<(), DatabaseError> {
-        statement::seal_rows(self.connection, self.row_key)
+        statement::seal_rows(self.connection, self.row_key)?;
+        table_digests::write_all(self.connection)
     }
 }
 
 /// What runs inside a transaction.
-pub trait Work<T, E>:
+pub trait TransactionFn<T, E>:
     for<'t> FnOnce(&'t mut Transaction<'_>) -> BoxFuture<'t, Result<T, E>> + Send + 'static
 {
 }
 
-impl<T, E, F> Work<T, E> for F where
+impl<T, E, F> TransactionFn<T, E> for F where
     F: for<'t> FnOnce(&'t mut Transaction<'_>) -> BoxFuture<'t, Result<T, E>> + Send + 'static
 {
 }
@@ -162,7 +167,12 @@ impl Database {
     /// Changes a topic. When this returns the change is on disk, and every process of this machine goes by it.
     ///
     /// Cancelling the caller does not cancel the change.
-    pub async fn change<T, E>(&self, topic: Topic, id: OperationId, work: impl Work<T, E>) -> Result<T, E>
+    pub async fn change<T, E>(
+        &self,
+        topic: Topic,
+        id: OperationId,
+        work: impl TransactionFn<T, E>,
+    ) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
@@ -171,7 +181,7 @@ impl Database {
     }
 
     /// Takes or finishes rows of a queue. No view is loaded from them, so no process is notified.
-    pub async fn claim<T, E>(&self, id: OperationId, work: impl Work<T, E>) -> Result<T, E>
+    pub async fn claim<T, E>(&self, id: OperationId, work: impl TransactionFn<T, E>) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
@@ -180,7 +190,7 @@ impl Database {
     }
 
     /// Reads rows that no view has.
-    pub async fn read<T, E>(&self, work: impl Work<T, E>) -> Result<T, E>
+    pub async fn read<T, E>(&self, work: impl TransactionFn<T, E>) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
@@ -196,7 +206,7 @@ impl Database {
         .await
     }
 
-    async fn submit<T, E>(&self, kind: engine::Kind, work: impl Work<T, E>) -> Result<T, E>
+    async fn submit<T, E>(&self, kind: engine::Kind, work: impl TransactionFn<T, E>) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<DatabaseError> + Send + 'static,
@@ -208,7 +218,7 @@ impl Database {
     fn start<T, E>(
         &self,
         kind: engine::Kind,
-        work: impl Work<T, E>,
+        work: impl TransactionFn<T, E>,
     ) -> Result<oneshot::Receiver<Result<T, E>>, DatabaseError>
     where
         T: Send + 'static,
@@ -228,5 +238,7 @@ pub fn wait<T>(future: impl Future<Output = T>) -> T {
 
 #[cfg(test)]
 mod process_tests;
+#[cfg(test)]
+mod restore_tests;
 #[cfg(test)]
 mod tests;

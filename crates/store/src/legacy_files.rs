@@ -21,12 +21,21 @@ const IMPORTED: &str = "imported";
 /// Every file had this version when its contents moved.
 const VERSION: u32 = 1;
 
-/// A file of an earlier version.
+/// A file of an earlier version, or a folder of such files.
 #[derive(Debug, Clone, Copy)]
 pub struct LegacyFile {
+    /// Below the private folder.
     pub name: &'static str,
+    pub kind: LegacyKind,
     pub privacy: FilePrivacy,
     pub import: LegacyImport,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LegacyKind {
+    File,
+    /// The import reads the files in it itself.
+    Folder,
 }
 
 /// Turns a file into rows.
@@ -77,6 +86,7 @@ macro_rules! legacy {
     ($name:literal, $privacy:ident, $state:ty, $read:path) => {
         LegacyFile {
             name: $name,
+            kind: LegacyKind::File,
             privacy: FilePrivacy::$privacy,
             import: |document, transaction| {
                 Box::pin(import_rows::<$state>(document.rows($read), transaction))
@@ -93,6 +103,7 @@ const FILES: [LegacyFile; 6] = [
     legacy!("admins.json", ToReading, admins::AdminRows, admins::read_legacy),
     LegacyFile {
         name: "secrets.pcs",
+        kind: LegacyKind::File,
         privacy: FilePrivacy::ToReading,
         import: |document, transaction| {
             let rows = secrets::read_legacy(&document.bytes);
@@ -112,6 +123,7 @@ fn files(families: &[FamilyTables]) -> impl Iterator<Item = &LegacyFile> {
 
 /// Imports the files that were not imported yet. Runs before any view exists.
 pub(crate) fn import(
+    home: &Path,
     folder: &Path,
     database: &Database,
     families: &[FamilyTables],
@@ -127,7 +139,7 @@ pub(crate) fn import(
     if present.is_empty() {
         return Ok(());
     }
-    refuse_beside_older_hub(folder, database)?;
+    refuse_beside_older_hub(home, folder, database)?;
     // From the first byte that is read until the last name is changed. In the order of the list, as every process does.
     let files: Vec<LockedFile> = present.iter().map(|file| locked(folder, file)).collect();
     let locks = files.iter().map(LockedFile::lock).collect::<Result<Vec<_>, _>>();
@@ -167,18 +179,39 @@ fn locked(folder: &Path, file: &LegacyFile) -> LockedFile {
 
 /// Returns the digest of a file, by which it is told whether it is the one that was imported; `None` if there is none.
 fn digest(folder: &Path, file: &LegacyFile) -> Option<String> {
+    if file.kind == LegacyKind::Folder {
+        return folder_digest(&folder.join(file.name));
+    }
     // One that cannot be read is refused by the import, which says what to do.
     let bytes = locked(folder, file).read().unwrap_or_else(|_| Some(Vec::new()))?;
     Some(HEXLOWER.encode(&Sha256::digest(&bytes)))
 }
 
-/// The lock of the hub that has the home, two folders above its private one.
-const HUB_LOCK: &str = "../../hub.lock";
+/// The same of a folder: of the names, sizes and contents of the files in it.
+fn folder_digest(folder: &Path) -> Option<String> {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    let mut digest = Sha256::new();
+    for path in paths.into_iter().take(LEGACY_FILES_MAX) {
+        let is_sound = std::fs::symlink_metadata(&path)
+            .is_ok_and(|file| file.is_file() && file.len() <= LEGACY_BYTES_MAX);
+        // What is none is not imported, either.
+        let bytes = if is_sound { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
+        digest.update(path.as_os_str().as_encoded_bytes());
+        digest.update((bytes.len() as u64).to_be_bytes());
+        digest.update(bytes);
+    }
+    Some(HEXLOWER.encode(&digest.finalize()))
+}
+
+/// The lock of the hub that has the home.
+const HUB_LOCK: &str = "hub.lock";
 
 /// Refuses to import while a hub of an earlier version runs: it would go on with the files. A hub that knows the database, such
 /// as this process, has it open before it serves.
-fn refuse_beside_older_hub(folder: &Path, database: &Database) -> Result<(), DatabaseError> {
-    let path = folder.join(HUB_LOCK);
+fn refuse_beside_older_hub(home: &Path, folder: &Path, database: &Database) -> Result<(), DatabaseError> {
+    let path = home.join(HUB_LOCK);
     let Ok(lock) = std::fs::OpenOptions::new().read(true).write(true).open(&path) else { return Ok(()) };
     if !matches!(lock.try_lock(), Err(std::fs::TryLockError::WouldBlock)) {
         return Ok(());
@@ -211,7 +244,10 @@ async fn import_file(
             &format!("cannot be imported: {why}; repair it, or move it away to go on without it"),
         )
     };
-    let found = locked(folder, file).read();
+    let found = match file.kind {
+        LegacyKind::File => locked(folder, file).read(),
+        LegacyKind::Folder => Ok(Some(Vec::new())),
+    };
     let Some(bytes) = found.map_err(refused)? else { return Ok(()) };
     let document = LegacyDocument { folder: folder.to_owned(), name: file.name, bytes };
     match (file.import)(document, transaction).await {
@@ -223,6 +259,8 @@ async fn import_file(
 
 /// The largest file of them all, pins.
 const LEGACY_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Files in a folder: twice as many as there may be scripts.
+const LEGACY_FILES_MAX: usize = 2_000;
 
 /// Renames a file whose contents are in the database. One that came back after it was renamed is neither read nor lost.
 fn retire(path: &Path) -> Result<(), DatabaseError> {

@@ -18,11 +18,13 @@ pub mod servers;
 #[cfg(test)]
 mod testing;
 
-pub use legacy_files::{LegacyDocument, LegacyFile, LegacyImport, LegacyImportError, import_rows};
+pub use legacy_files::{
+    LegacyDocument, LegacyFile, LegacyImport, LegacyImportError, LegacyKind, import_rows,
+};
 pub use locked_file::{FileError, FileLock, FilePrivacy};
 
 use database::{Database, DatabaseError, Migration};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The tables of a tool family.
 #[derive(Debug, Clone, Copy)]
@@ -50,16 +52,40 @@ pub const MIGRATIONS: [Migration; 1] = [Migration {
 }];
 
 /// Opens the database in a folder, with the tables of this crate and those of `families`, and imports the JSON files of
-/// earlier versions.
-pub fn open(folder: &Path, families: &[FamilyTables]) -> Result<Database, DatabaseError> {
+/// earlier versions. `home` is where a hub of an earlier version would hold its lock.
+pub fn open_in_home(
+    home: &Path,
+    folder: &Path,
+    families: &[FamilyTables],
+) -> Result<Database, DatabaseError> {
     let database = Database::open(folder, &migrations(families))?;
-    legacy_files::import(folder, &database, families)?;
+    legacy_files::import(home, folder, &database, families)?;
     Ok(database)
+}
+
+/// The same for a folder that is its own home, as in tests and measurements.
+pub fn open(folder: &Path, families: &[FamilyTables]) -> Result<Database, DatabaseError> {
+    open_in_home(folder, folder, families)
+}
+
+/// Puts a backup in the place of the database of a folder, and returns where the replaced one is now. The caller holds the
+/// lock of the home.
+pub fn restore(
+    folder: &Path,
+    backup: &Path,
+    families: &[FamilyTables],
+) -> Result<Option<PathBuf>, DatabaseError> {
+    database::restore(folder, backup, &migrations(families))
+}
+
+/// Returns whether a folder has a database.
+pub fn has_database_file(folder: &Path) -> bool {
+    folder.join(database::FILE_NAME).exists()
 }
 
 /// Returns whether a folder has a database, or files that become one.
 pub fn has_database(folder: &Path, families: &[FamilyTables]) -> bool {
-    folder.join(database::FILE_NAME).exists() || legacy_files::are_in(folder, families)
+    has_database_file(folder) || legacy_files::are_in(folder, families)
 }
 
 /// Makes an empty database with the same tables, which ends with the process.

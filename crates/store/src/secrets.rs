@@ -10,11 +10,11 @@ mod contents;
 mod grant;
 mod key;
 mod keyring;
+pub mod ordinary_text;
 mod pending;
 mod sealed_rows;
 mod server_logins;
 mod strength;
-pub mod vocabulary;
 
 pub use grant::{Grant, SecretRef, is_secret_name};
 pub use key::{KeyKind, KeyPreference, KeyRequirement, KeySource};
@@ -81,7 +81,7 @@ pub enum SecretError {
     #[error(
         "the value of `{name}` is {}, which would be redacted wherever it occurs; {}", what.as_str(), what.advice()
     )]
-    Ordinary { name: String, what: vocabulary::Ordinary },
+    Ordinary { name: String, what: ordinary_text::NotSecretReason },
     #[error("secret `{0}` is not an address; expected one that begins with https://")]
     NotAddress(String),
     #[error(

@@ -6,7 +6,9 @@ use portcullis_guard::{
     ApprovalTimes, AuditSettings, GuardHandles, GuardSettings, Policy, RateSettings, ServerStats,
 };
 use portcullis_server::http::HostAllowlist;
-use portcullis_server::{Authenticate, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts};
+use portcullis_server::{
+    Authenticate, ClientsUnavailable, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts,
+};
 use portcullis_upstream::{ServerSpec, ServerTransport, Shutdown, StartPolicy, Trust};
 use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;
@@ -20,8 +22,8 @@ use tokio::net::TcpListener;
 pub struct OpenAuthenticator(pub Arc<Client>);
 
 impl Authenticate for OpenAuthenticator {
-    fn authenticate(&self, _: Option<&str>) -> Option<Arc<Client>> {
-        Some(self.0.clone())
+    fn authenticate(&self, _: Option<&str>) -> Result<Option<Arc<Client>>, ClientsUnavailable> {
+        Ok(Some(self.0.clone()))
     }
 
     fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {

@@ -9,7 +9,7 @@ use super::look_alikes::LookAlikes;
 use super::split_values::{self, Split};
 use super::{RedactError, SECRETS_MAX, TokenShapes, VALUE_BYTES_MIN, encoded_runs, token_shapes};
 use portcullis_core::Secret;
-use portcullis_store::secrets::vocabulary::is_structure;
+use portcullis_store::secrets::ordinary_text::is_structure;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;

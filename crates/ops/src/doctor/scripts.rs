@@ -2,15 +2,16 @@
 
 use super::{CheckState, RESTORE, unreadable};
 use crate::config::Config;
+use crate::home::Home;
 use crate::{database, script_sandbox};
 use portcullis_script::SandboxStrictness;
 use portcullis_tools::scripts::{ScriptState, ScriptSummary};
 
-pub async fn check_scripts(config: &Config) -> CheckState {
+pub async fn check_scripts(home: &Home, config: &Config) -> CheckState {
     if !config.scripts.enabled {
         return CheckState::Good("off".to_owned());
     }
-    let database = match database::open_to_look(config) {
+    let database = match database::open_to_look(home, config) {
         Ok(database) => database,
         Err(error) => return unreadable(&error),
     };

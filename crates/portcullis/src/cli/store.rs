@@ -11,16 +11,23 @@ pub struct StoreArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Read every page of the database and say what is wrong
+    /// Check every page, index and seal of the database
     Check,
     /// Write a copy of the database into a new file, while the hub runs
     ///
-    /// Secrets are in it as they are stored, sealed; their key is not. To restore: stop the hub, put the file in the place of
-    /// `workspace/secure/portcullis.db`, remove `portcullis.db-wal` and `portcullis.db-shm` beside it, and start.
+    /// The copy is one file, which `portcullis store restore` puts back. Secrets are in it as they are stored, sealed.
     ///
-    /// In another home, copy `workspace/secure/row.key` too: without it no client and no administrator is admitted.
+    /// Not in it, so back these up too: the keys (`workspace/secure/row.key`, without which a restored database admits nobody, and
+    /// the key of the secrets), the configuration, the scripts with the copies of their approved versions
+    /// (`workspace/secure/scripts/`), and the audit log.
     #[command(after_help = "Example: portcullis store backup ~/portcullis-$(date +%F).db")]
     Backup { file: PathBuf },
+    /// Put a backup in the place of the database, while the hub is stopped
+    ///
+    /// Every page, index and seal of the backup is checked first. The database that it replaces stays beside it, as
+    /// `portcullis.db.replaced-…`. Do not copy a backup over the database by hand: SQLite would apply the log of the old one to it.
+    #[command(after_help = "Example: portcullis store restore ~/portcullis-2026-01-31.db")]
+    Restore { file: PathBuf },
     /// Print every row of the database as JSON; secrets stay sealed
     Export,
 }

@@ -15,10 +15,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 pub(crate) fn run(home: Option<&Path>, args: AdminArgs, as_json: bool) -> Result<ExitCode> {
-    let LoadedHome { loaded, .. } = open(home)?;
+    let LoadedHome { home, loaded, .. } = open(home)?;
     let config = &loaded.config;
     make_private(&config.workspace.secure_dir())?;
-    let admins = AdminStore::open(&database::open(config)?, Arc::new(SystemClock));
+    let admins = AdminStore::open(&database::open(&home, config)?, Arc::new(SystemClock));
     match args.command.unwrap_or(AdminCommand::List) {
         AdminCommand::List => list(&admins, as_json)?,
         AdminCommand::Link => {

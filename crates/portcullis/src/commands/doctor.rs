@@ -8,6 +8,7 @@ use anyhow::Result;
 use portcullis_ops::doctor::{
     CheckState, HealthCheck, check_approvals, check_clients, check_config, check_home, check_outbound,
     check_scripts, check_secrets, check_servers, check_services, check_vault, check_workspace, open_secrets,
+    unreadable,
 };
 use portcullis_server::local;
 use serde_json::json;
@@ -36,14 +37,18 @@ fn look_inside(home: &Home) -> Result<Vec<HealthCheck>> {
     output_redaction::set_home(home, &config);
     checks.extend([
         check_workspace(&config).of("workspace"),
-        check_clients(&config).of("clients"),
-        check_approvals(&config).of("approvals"),
+        check_clients(home, &config).of("clients"),
+        check_approvals(home, &config).of("approvals"),
         block_on(check_vault(&config))?.of("vault"),
-        block_on(check_scripts(&config))?.of("scripts"),
+        block_on(check_scripts(home, &config))?.of("scripts"),
     ]);
-    let store = open_secrets(home, &config)?;
-    checks.extend(check_outbound(&config, &store));
-    checks.push(check_secrets(&store).of("secrets"));
+    match open_secrets(home, &config) {
+        Ok(store) => {
+            checks.extend(check_outbound(&config, &store));
+            checks.push(check_secrets(&store).of("secrets"));
+        }
+        Err(error) => checks.push(unreadable(&error).of("secrets")),
+    }
     let hub = look_at_hub(home, &config)?;
     if !config.mcp.is_empty() {
         let runs = matches!(&hub, CheckState::Good(text) if text.starts_with("running"));

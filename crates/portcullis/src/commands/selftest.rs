@@ -31,7 +31,7 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     std::fs::write(home.path().join("example.ics"), site::CALENDAR)?;
     let config = Config::load(home.path(), &|_| None)?.config;
     site.keep_token(&home, &config)?;
-    keep_script(&config)?;
+    keep_script(&home, &config)?;
     let checked = block_on(async {
         HubClient::with(&home, &config, async |link| check_all(link, &site).await).await
     })??;
@@ -52,9 +52,9 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
 }
 
 /// Creates and approves the script that an example runs.
-fn keep_script(config: &Config) -> Result<()> {
+fn keep_script(home: &Home, config: &Config) -> Result<()> {
     let (scripts, name) =
-        (script_sandbox::open(config, &crate::database::open(config)?), "hello".parse::<ScriptName>()?);
+        (script_sandbox::open(config, &crate::database::open(home, config)?), "hello".parse::<ScriptName>()?);
     let sha256 = scripts.write(&name, "def main():\n    return \"Hello\"\n", None)?;
     let granted = ScriptPermissions::default();
     let approve = ScriptApproval { sha256, granted, expires: None, by: "selftest".to_owned(), seen: None };

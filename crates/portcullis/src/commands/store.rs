@@ -3,17 +3,19 @@
 use super::{LoadedHome, open};
 use crate::cli::{StoreArgs, StoreCommand};
 use crate::{database, print};
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
+use portcullis_server::local;
 use portcullis_store::database::wait;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) fn run(home: Option<&Path>, args: StoreArgs, as_json: bool) -> Result<ExitCode> {
-    let LoadedHome { loaded, .. } = open(home)?;
-    let database = database::open(&loaded.config)?;
+    let home = open(home)?;
+    let opened = || database::open_existing(&home.home, &home.loaded.config);
     match args.command {
         StoreCommand::Check => {
+            let database = opened()?;
             let problems = wait(database.check())?;
             if as_json {
                 print::json(&json!({ "path": database.path().display().to_string(), "problems": problems }));
@@ -21,23 +23,48 @@ pub(crate) fn run(home: Option<&Path>, args: StoreArgs, as_json: bool) -> Result
                 print::line("The database is sound.");
             } else {
                 problems.iter().for_each(print::line);
-                print::note("The database is damaged: stop the hub and restore a backup.");
+                print::note(
+                    "The database is damaged: stop the hub and restore a backup with `portcullis store restore FILE`.",
+                );
             }
             Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         StoreCommand::Backup { file } => {
             let file = std::path::absolute(file)?;
-            wait(database.backup(&file))?;
+            wait(opened()?.backup(&file))?;
             if as_json {
                 print::json(&json!({ "file": file.display().to_string() }));
             } else {
                 print::line(format!("Wrote {}.", file.display()));
+                print::note(
+                    "Not in it: `row.key` and the key of the secrets, the configuration, the scripts and the copies of their \
+                     approved versions (`secure/scripts/`), the audit log. See `portcullis store backup --help`.",
+                );
             }
             Ok(ExitCode::SUCCESS)
         }
+        StoreCommand::Restore { file } => restore(&home, &file, as_json),
         StoreCommand::Export => {
-            print::json(&wait(database.export())?);
+            print::json(&wait(opened()?.export())?);
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+fn restore(home: &LoadedHome, file: &Path, as_json: bool) -> Result<ExitCode> {
+    // Held until the end, so that no hub starts meanwhile.
+    let Some(_lock) = local::claim(home.home.path()).context("the lock of the home folder")? else {
+        bail!("the hub is running; stop it first");
+    };
+    let replaced = database::restore(&home.loaded.config, file)?;
+    let replaced = replaced.map(|path| path.display().to_string());
+    if as_json {
+        print::json(&json!({ "restored": file.display().to_string(), "replaced": replaced }));
+    } else {
+        print::line(format!("Restored {}.", file.display()));
+        if let Some(replaced) = replaced {
+            print::note(format!("The database that it replaces is now {replaced}."));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

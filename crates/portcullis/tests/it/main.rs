@@ -40,6 +40,7 @@ mod silent_change;
 mod single_gate;
 mod sinks;
 mod standard;
+mod store;
 mod stream_release;
 mod subscriptions;
 mod support;

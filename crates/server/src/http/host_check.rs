@@ -102,12 +102,12 @@ pub(super) fn check_token<B>(
 fn authenticate(app: &HttpApp, peer: &PeerConnection, headers: &HeaderMap) -> Result<Arc<Client>, Response> {
     let identity = &app.hub.identity;
     if !headers.contains_key(header::AUTHORIZATION) {
-        return identity.authenticate(None).ok_or_else(|| response::unauthorized(false));
+        return without_token(app, false);
     }
     let value = only(headers, header::AUTHORIZATION).and_then(|value| value.split_once(' '));
     let Some((scheme, token)) = value else { return Err(response::unauthorized(true)) };
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return identity.authenticate(None).ok_or_else(|| response::unauthorized(true));
+        return without_token(app, true);
     }
     let token = token.trim();
     let found = app.hub.sources.guesses.check(peer, token, || identity.authenticate(Some(token)));
@@ -117,5 +117,12 @@ fn authenticate(app: &HttpApp, peer: &PeerConnection, headers: &HeaderMap) -> Re
             Limit::TokenFailures.hit();
             response::wait_for_token(wait)
         }
+        TokenRefusal::Unchecked => response::clients_unavailable(),
     })
+}
+
+/// Admits a request without a token where the hub serves those.
+fn without_token(app: &HttpApp, tried: bool) -> Result<Arc<Client>, Response> {
+    let found = app.hub.identity.authenticate(None).map_err(|_| response::clients_unavailable())?;
+    found.ok_or_else(|| response::unauthorized(tried))
 }

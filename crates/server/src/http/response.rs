@@ -86,6 +86,18 @@ pub(super) fn unauthorized(tried: bool) -> Response {
     response
 }
 
+/// When a client tries again whose token could not be checked. The clients are read again within a second.
+const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
+
+/// 503 where the clients cannot be read; the token was not checked.
+pub(super) fn clients_unavailable() -> Response {
+    let text = "the clients cannot be read at the moment, so this token was not checked; wait for `Retry-After` seconds; an \
+        administrator finds the cause with `portcullis doctor`\n";
+    let mut response = plain(StatusCode::SERVICE_UNAVAILABLE, text);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(UNAVAILABLE_RETRY_SECONDS));
+    response
+}
+
 /// 429 for a source that is locked out; the token was not checked.
 pub(super) fn wait_for_token(wait: Duration) -> Response {
     // Rounded up, so that a retry after that many seconds is allowed.

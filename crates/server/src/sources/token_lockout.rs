@@ -14,6 +14,7 @@
 //! What remains: a source that guesses can lock out clients that have not authenticated from it since the hub started.
 
 use super::{PeerConnection, SourceNetwork};
+use crate::hub::ClientsUnavailable;
 use parking_lot::Mutex;
 use portcullis_core::Clock;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -41,6 +42,8 @@ pub(crate) enum TokenRefusal {
     Wrong,
     /// It was not checked, and will not be for this long.
     Wait(Duration),
+    /// It could not be checked. That is no guess.
+    Unchecked,
 }
 
 /// A keyed hash of source and token, which reveals nothing about the token.
@@ -111,7 +114,7 @@ impl TokenLockout {
         &self,
         peer: &PeerConnection,
         token: &str,
-        look: impl FnOnce() -> Option<T>,
+        look: impl FnOnce() -> Result<Option<T>, ClientsUnavailable>,
     ) -> Result<T, TokenRefusal> {
         let mark = self.mark(peer.place.source, token);
         // The hot path costs one hash and no lock.
@@ -119,7 +122,7 @@ impl TokenLockout {
         if !known_here && self.known.load(Ordering::Acquire) > 0 {
             self.may_try(peer.place.source, mark).map_err(TokenRefusal::Wait)?;
         }
-        match look() {
+        match look().map_err(|ClientsUnavailable| TokenRefusal::Unchecked)? {
             Some(found) => {
                 if !known_here {
                     self.good.lock().add(mark);

@@ -11,7 +11,7 @@ pub enum DurationError {
     Form(String),
     #[error("`{text}` has no unit; expected s, m, h, d or w, like {text}d")]
     Unit { text: String },
-    #[error("`{0}` is no time at all; expected at least 1s")]
+    #[error("`{0}` is zero; expected at least 1s")]
     Zero(String),
     #[error("`{0}` is too long; at most ten years (3650d), or leave it out for no end")]
     TooLong(String),
@@ -80,7 +80,7 @@ mod tests {
         `-1d` is not a duration; expected a whole number and s, m, h, d or w, like 30d
         `1d12h` is not a duration; expected a whole number and s, m, h, d or w, like 30d
         ` 1d` is not a duration; expected a whole number and s, m, h, d or w, like 30d
-        `0d` is no time at all; expected at least 1s
+        `0d` is zero; expected at least 1s
         `3651d` is too long; at most ten years (3650d), or leave it out for no end
         `99999999999999999999999w` is too long; at most ten years (3650d), or leave it out for no end
         `３d` is not a duration; expected a whole number and s, m, h, d or w, like 30d

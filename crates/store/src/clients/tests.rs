@@ -48,7 +48,7 @@ impl Fixture {
     }
 
     fn who(&self, token: &str) -> Option<String> {
-        self.directory.authenticate(token).map(|client| client.name.clone())
+        self.directory.authenticate(token).unwrap().map(|client| client.name.clone())
     }
 
     /// Changes the rows behind the program's back, and gives them their seals.
@@ -134,7 +134,7 @@ fn a_client_gets_the_scope_it_was_made_with() {
     let effects = EffectSet::NONE.with(Effect::Read);
     let wanted = NewClient { allow: vec!["workspace_*".into()], effects, ..new("reader") };
     let (info, token) = at.directory.add(wanted).unwrap();
-    let client = at.directory.authenticate(token.expose()).unwrap();
+    let client = at.directory.authenticate(token.expose()).unwrap().unwrap();
     assert!(client.scope.covers("workspace_read", Effect::Read));
     assert!(!client.scope.covers("workspace_read", Effect::Write));
     assert!(!client.scope.covers("memory_read", Effect::Read));
@@ -143,7 +143,7 @@ fn a_client_gets_the_scope_it_was_made_with() {
     let wanted = NewClient { deny: vec!["*_delete".into()], ..new("careful") };
     let (_, token) = at.directory.add(wanted).unwrap();
     at.directory.change_scope("careful", vec!["notes_*".into()], EffectSet::ALL, None).unwrap();
-    let client = at.directory.authenticate(token.expose()).unwrap();
+    let client = at.directory.authenticate(token.expose()).unwrap().unwrap();
     assert!(client.scope.covers("notes_read", Effect::Read) && !client.scope.is_everything());
     assert!(!client.scope.covers("notes_delete", Effect::Destroy));
     let odd = NewClient { deny: vec!["a[".into()], ..new("odd") };
@@ -261,13 +261,13 @@ fn damaged_rows_let_nobody_in_and_are_left_alone() {
     ] {
         at.edit(&format!("CREATE TABLE good AS SELECT * FROM clients; {edit};"));
         let late = at.other_process();
-        assert!(late.authenticate(&token).is_none() && !late.is_empty());
+        assert!(late.authenticate(&token).is_err() && !late.is_empty());
         assert!(late.add(new("late")).is_err() && late.revoke("laptop").is_err());
         reasons.push_str(&late.health().unwrap_err());
         reasons.push('\n');
         // Mending the rows is all that is needed.
         at.edit("DELETE FROM clients; INSERT INTO clients SELECT * FROM good; DROP TABLE good;");
-        assert!(at.other_process().authenticate(&token).is_some());
+        assert!(at.other_process().authenticate(&token).unwrap().is_some());
     }
     insta::assert_snapshot!(reasons, @"
     the database is damaged: `laptop` in table clients: EOF while parsing an object at line 1 column 1
@@ -286,7 +286,7 @@ fn what_a_newer_program_has_added_is_not_in_the_way() {
     let at = Fixture::new();
     let token = at.add("laptop");
     at.edit("UPDATE clients SET record = replace(record, '{\"name\"', '{\"team\":7,\"name\"')");
-    assert!(at.other_process().authenticate(&token).is_some());
+    assert!(at.other_process().authenticate(&token).unwrap().is_some());
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_row_that_was_written_without_the_key_lets_nobody_in() {
         at.add("other");
         at.edit_without_key(edit);
         let other = at.other_process();
-        assert!(other.authenticate(&token).is_none(), "{edit}");
+        assert!(other.authenticate(&token).is_err(), "{edit}");
         let health = other.health().unwrap_err();
         assert!(health.contains("table clients has") && health.contains("seal"), "{health}");
         let problems = crate::database::wait(crate::testing::open(&at.secure()).check()).unwrap();
@@ -338,12 +338,12 @@ fn without_the_key_nobody_is_let_in_and_the_key_is_not_made_anew() {
     std::fs::rename(&key, &elsewhere).unwrap();
     let open = || ClientDirectory::open(&crate::open(&secure, &[]).unwrap(), clock.clone());
     let without = open();
-    assert!(without.authenticate(&token).is_none() && !key.exists());
+    assert!(without.authenticate(&token).is_err() && !key.exists());
     assert!(without.health().unwrap_err().contains("row.key` is missing"), "{:?}", without.health());
     assert!(without.add(new("second")).is_err());
     drop(without);
     std::fs::rename(&elsewhere, &key).unwrap();
-    assert!(open().authenticate(&token).is_some());
+    assert!(open().authenticate(&token).unwrap().is_some());
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn the_file_of_an_earlier_version_is_taken_over_once() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), broken);
     }
     write(&format!("{{\"version\": 1, \"clients\": [{record}]}}"));
-    assert!(open().unwrap().authenticate(&token).is_some());
+    assert!(open().unwrap().authenticate(&token).unwrap().is_some());
     assert!(!file.exists() && folder.path().join("clients.json.imported").exists());
     assert!(open().unwrap().has_been_used());
     // One that came back is not read: what it lets in may have been revoked since.
@@ -412,8 +412,11 @@ fn a_file_that_was_changed_after_it_was_taken_over_is_refused() {
 #[test]
 fn nothing_is_taken_over_while_an_earlier_version_runs_or_writes() {
     let home = tempfile::tempdir().unwrap();
-    let secure = home.path().join("workspace/secure");
+    // `workspace.path` may be anywhere.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let secure = elsewhere.path().join("deep/workspace/secure");
     std::fs::create_dir_all(&secure).unwrap();
+    let open = || crate::open_in_home(home.path(), &secure, &[]);
     let file = secure.join("clients.json");
     std::fs::write(&file, "{\"version\": 1, \"clients\": []}").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -425,17 +428,17 @@ fn nothing_is_taken_over_while_an_earlier_version_runs_or_writes() {
     };
     // Its hub has the home. Process 1 has no database open.
     let held = lock(&home.path().join("hub.lock"), "1 4026531836\n");
-    let refused = crate::open(&secure, &[]).err().unwrap().to_string();
+    let refused = open().err().unwrap().to_string();
     assert!(refused.contains("a hub of that version still runs (process 1)") && file.exists(), "{refused}");
     drop(held);
     // One of its commands is changing the file.
     let held = lock(&secure.join("clients.lock"), "");
-    let refused = crate::open(&secure, &[]).err().unwrap().to_string();
+    let refused = open().err().unwrap().to_string();
     assert!(refused.contains("cannot be imported from") && file.exists(), "{refused}");
     drop(held);
     // This process is the hub.
     let held = lock(&home.path().join("hub.lock"), &format!("{} 4026531836\n", std::process::id()));
-    crate::open(&secure, &[]).unwrap();
+    open().unwrap();
     assert!(!file.exists());
     drop(held);
 }
@@ -465,9 +468,9 @@ fn errors_say_what_to_do() {
     client name `-x` is not valid; expected 1 to 64 of a-z, 0-9, `-` and `_`, starting with a letter or digit
     client name `Lap top\u{202e}` is not valid; expected 1 to 64 of a-z, 0-9, `-` and `_`, starting with a letter or digit
     client name `xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx` is not valid; expected 1 to 64 of a-z, 0-9, `-` and `_`, starting with a letter or digit
-    a client without any allowed name could never do anything; allow `*` or name what it may use
+    a client needs at least one allowed name; allow `*` or name the tools
     `a[` is not a glob: unclosed character class; missing ']'
-    a client without any effect could never do anything; give it `read` at least
+    a client needs at least one effect; allow `read`
     the token would expire later than time can be written; choose a shorter time
     no client is named `nobody`; `portcullis clients list` shows who exists
     "#);

@@ -4,9 +4,10 @@ use super::row_key::RowKey;
 use super::{Database, DatabaseError, Value, statement};
 use rusqlite::Connection;
 use serde_json::{Map, json};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// How many problems a check names.
 const PROBLEMS_MAX: usize = 20;
@@ -14,48 +15,23 @@ const PROBLEMS_MAX: usize = 20;
 impl Database {
     /// Reads every page, index and seal, and returns what is wrong.
     pub async fn check(&self) -> Result<Vec<String>, DatabaseError> {
-        self.on_connection(|connection, row_key| {
-            let mut statement = connection.prepare(&format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
-            let found = statement.query_map([], |row| row.get::<_, String>(0))?;
-            let found = found.collect::<Result<Vec<_>, _>>()?;
-            let mut problems: Vec<String> = found.into_iter().filter(|line| line != "ok").collect();
-            if problems.is_empty() {
-                problems = statement::check_seals(connection, row_key, PROBLEMS_MAX)?;
-            }
-            Ok(problems)
-        })
-        .await
+        self.on_connection(|connection, row_key| problems(connection, row_key)).await
     }
 
     /// Writes a copy of the database as it is at this moment into a new file, while it is in use.
     pub async fn backup(&self, to: &Path) -> Result<(), DatabaseError> {
-        let to = to.to_owned();
-        // Made here, so that no other user can read it; SQLite takes an empty file for a new one.
-        let made = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&to);
-        made.map_err(|e| DatabaseError::file("make", &to, e))?;
+        let partial = PartialFile::beside(to)?;
         // SQLite refuses a symlink anywhere in the path.
-        let path = to.canonicalize().map_err(|e| DatabaseError::file("find", &to, e))?;
-        let copied = self
-            .on_connection(move |connection, _| {
-                let Some(path) = path.to_str() else {
-                    return Err(DatabaseError::refused(&path, "is not a name in UTF-8"));
-                };
-                connection.execute("VACUUM INTO ?1", [path])?;
-                Ok(())
-            })
-            .await;
-        match copied {
-            // The name must last as well as what is in it.
-            Ok(()) => [to.as_path(), to.parent().unwrap_or(Path::new("."))]
-                .into_iter()
-                .try_for_each(|path| std::fs::File::open(path)?.sync_all())
-                .map_err(|e| DatabaseError::file("write", &to, e)),
-            Err(error) => {
-                // Half a copy is worse than none.
-                let _ = std::fs::remove_file(&to);
-                Err(error)
-            }
-        }
+        let path = partial.path.canonicalize().map_err(|e| DatabaseError::file("find", &partial.path, e))?;
+        self.on_connection(move |connection, _| {
+            let Some(path) = path.to_str() else {
+                return Err(DatabaseError::refused(&path, "is not a name in UTF-8"));
+            };
+            connection.execute("VACUUM INTO ?1", [path])?;
+            Ok(())
+        })
+        .await?;
+        partial.finish(to).map_err(|e| DatabaseError::file("write", to, e))
     }
 
     /// Returns every row of every table as JSON. Secrets are in it as they are stored: sealed.
@@ -92,6 +68,65 @@ impl Database {
             drop(reply.send(work(&mut writer.connection, &writer.row_key)));
         }))?;
         outcome.await.map_err(|_| DatabaseError::stopped())?
+    }
+}
+
+/// Reads every page, index and seal, and returns what is wrong.
+pub(super) fn problems(connection: &Connection, row_key: &RowKey) -> Result<Vec<String>, DatabaseError> {
+    let mut statement = connection.prepare(&format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
+    let found = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    let problems: Vec<String> = found.into_iter().filter(|line| line != "ok").collect();
+    if problems.is_empty() { statement::check_seals(connection, row_key, PROBLEMS_MAX) } else { Ok(problems) }
+}
+
+/// A copy that is being written, under another name than its final one: a killed backup leaves no half a copy that looks whole.
+struct PartialFile {
+    path: PathBuf,
+    /// Locked while it is written.
+    file: File,
+}
+
+impl PartialFile {
+    /// Makes an empty file, which SQLite takes for a new one. Here, so that no other user can read it.
+    fn beside(to: &Path) -> Result<PartialFile, DatabaseError> {
+        if std::fs::symlink_metadata(to).is_ok() {
+            return Err(DatabaseError::file("make", to, io::ErrorKind::AlreadyExists.into()));
+        }
+        let mut path = to.as_os_str().to_owned();
+        path.push(".partial");
+        let path = PathBuf::from(path);
+        let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(&path);
+        let file = file.map_err(|e| DatabaseError::file("make", &path, e))?;
+        if file.try_lock().is_err() {
+            return Err(DatabaseError::refused(&path, "is being written by another backup"));
+        }
+        // What a killed backup left.
+        file.set_len(0).map_err(|e| DatabaseError::file("write", &path, e))?;
+        Ok(PartialFile { path, file })
+    }
+
+    /// Gives the file its final name, which no other file may have by then.
+    fn finish(self, to: &Path) -> io::Result<()> {
+        self.file.sync_all()?;
+        match std::fs::hard_link(&self.path, to) {
+            Ok(()) => {}
+            // A file system without hard links.
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists && !to.exists() => {
+                std::fs::rename(&self.path, to)?;
+            }
+            Err(error) => return Err(error),
+        }
+        // The name must last as well as what is in it.
+        let folder = to.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        // It has its final name, or half a copy is worse than none.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 

@@ -38,8 +38,7 @@ pub(super) fn make_file(path: &Path) -> Result<Metadata, DatabaseError> {
 
 /// Opens the file for the one thread that writes, and brings its schema up to date.
 pub(super) fn for_writing(path: &Path, migrations: &[Migration]) -> Result<Connection, DatabaseError> {
-    let mut connection = open(path)?;
-    prepare(&connection)?;
+    let mut connection = open_prepared(path)?;
     write_ahead(&connection, path)?;
     // What is acknowledged is on disk.
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -51,10 +50,16 @@ pub(super) fn for_writing(path: &Path, migrations: &[Migration]) -> Result<Conne
     Ok(connection)
 }
 
-/// Opens the file for the one thread that follows changes. With the write-ahead log it waits for no writer.
-pub(super) fn for_reading(path: &Path) -> Result<Connection, DatabaseError> {
+/// Opens a file that no engine has open, to look at it or to migrate it.
+pub(super) fn open_prepared(path: &Path) -> Result<Connection, DatabaseError> {
     let connection = open(path)?;
     prepare(&connection)?;
+    Ok(connection)
+}
+
+/// Opens the file for the one thread that follows changes. With the write-ahead log it waits for no writer.
+pub(super) fn for_reading(path: &Path) -> Result<Connection, DatabaseError> {
+    let connection = open_prepared(path)?;
     connection.busy_timeout(READ_WITHIN)?;
     connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     connection.pragma_update(None, "query_only", true)?;

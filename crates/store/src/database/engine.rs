@@ -17,15 +17,18 @@
 //!    snapshots go stale.
 //! 8. There is one engine for each file and process ([`super::registry`]).
 
-use super::follower::{Announcement, Errand, Follower, FollowerQueue, SnapshotReader};
+use super::file_identity::FileIdentity;
+use super::follower::{Announcement, Follower, FollowerQueue, FollowerRequest, SnapshotReader};
 use super::freshness::Freshness;
-use super::migration::Migration;
-use super::peers::Peers;
+use super::migration::{KnownMigrations, Migration};
+use super::peers::{self, Peers};
 use super::row_key::RowKey;
 use super::shared::{Supervised, Views, WakeUp};
 use super::statement::{execute, query};
 use super::view::{CachedTopic, Load, Refresh};
-use super::{DatabaseError, OperationId, Topic, Transaction, View, Work, connection, wait};
+use super::{
+    DatabaseError, OperationId, Topic, Transaction, TransactionFn, View, connection, table_digests, wait,
+};
 use futures::channel::oneshot;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use portcullis_core::{Clock, SystemClock};
@@ -39,8 +42,10 @@ use std::time::Duration;
 
 /// How many jobs may wait. Each is a change that a person or a call is waiting for.
 const JOBS_MAX: usize = 1_024;
-/// How long operation ids are remembered. A caller repeats one within a request or two.
-const OPERATIONS_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long operation ids are remembered. A caller repeats one within a request or two, which take seconds.
+const OPERATIONS_KEPT: Duration = Duration::from_secs(10 * 60);
+/// How many operation ids are remembered at most: more than the jobs that can wait in a few processes at once.
+const OPERATIONS_MAX: i64 = 4_096;
 
 pub(super) type Job = Box<dyn FnOnce(&mut Writer) + Send>;
 
@@ -69,7 +74,23 @@ pub(super) struct Shared {
     freshness: Arc<Freshness>,
     /// `None` for a database in memory, which the writer follows itself.
     queue: Option<Arc<FollowerQueue>>,
+    /// `None` for a database in memory, which no other process can replace or migrate.
+    guard: Option<Arc<FileGuard>>,
     views: Arc<Views>,
+}
+
+/// Checks that the database is still the one that was opened.
+pub(super) struct FileGuard {
+    file: FileIdentity,
+    known: KnownMigrations,
+}
+
+impl FileGuard {
+    /// Refuses a file that was replaced, and a schema that a newer program has migrated.
+    pub(super) fn check(&self, connection: &Connection) -> Result<(), DatabaseError> {
+        self.file.check()?;
+        self.known.check(connection, self.file.path())
+    }
 }
 
 impl Shared {
@@ -105,17 +126,24 @@ impl Shared {
 
 impl Engine {
     /// Opens a file that exists, and that no other engine of this process has open.
-    pub(super) fn open(path: &Path, migrations: &[Migration]) -> Result<Engine, DatabaseError> {
+    pub(super) fn open(
+        path: &Path,
+        file: FileIdentity,
+        migrations: &[Migration],
+    ) -> Result<Engine, DatabaseError> {
         let connection = connection::for_writing(path, migrations)?;
         let row_key = Arc::new(RowKey::beside(path, &connection)?);
         let reader = connection::for_reading(path)?;
-        let peers = Peers::join(path).map_err(|e| DatabaseError::file("join the processes at", path, e))?;
+        let peers = Peers::join(path, file.inode())
+            .map_err(|e| DatabaseError::file("join the processes at", path, e))?;
         let wake = WakeUp::new().map_err(|e| DatabaseError::file("watch", path, e))?;
-        let shared = Shared::new(Some(Arc::new(FollowerQueue::new(wake))));
+        let guard = Arc::new(FileGuard { file, known: KnownMigrations::new(migrations) });
+        let shared = Shared::new(Some(Arc::new(FollowerQueue::new(wake))), Some(guard.clone()));
         let mut engine = Engine { path: path.to_owned(), shared: shared.clone(), threads: Vec::new() };
         let (views, freshness) = (shared.views.clone(), shared.freshness.clone());
         if let Some(queue) = shared.queue.clone() {
-            let mut follower = Follower::new(reader, row_key.clone(), peers, views, freshness, queue.clone());
+            let mut follower =
+                Follower::new(reader, guard, row_key.clone(), peers, views, freshness, queue.clone());
             engine.spawn("store-follower", move || {
                 let at_end = || {
                     // The other processes do not wait for this one any more.
@@ -133,7 +161,7 @@ impl Engine {
     pub(super) fn in_memory(migrations: &[Migration]) -> Result<Engine, DatabaseError> {
         let connection = connection::in_memory(migrations)?;
         let path = PathBuf::from(":memory:");
-        let mut engine = Engine { path, shared: Shared::new(None), threads: Vec::new() };
+        let mut engine = Engine { path, shared: Shared::new(None, None), threads: Vec::new() };
         engine.start_writer(connection, Arc::new(RowKey::random()?))?;
         Ok(engine)
     }
@@ -183,7 +211,7 @@ impl Engine {
         let refresh: Arc<dyn Refresh> = cached.clone();
         let (done, loaded) = std::sync::mpsc::sync_channel(1);
         match &self.shared.queue {
-            Some(queue) => queue.push(Errand::Load(refresh, done), &self.shared.follower),
+            Some(queue) => queue.push(FollowerRequest::Load(refresh, done), &self.shared.follower),
             None => {
                 let submitted = self.submit(Box::new(move |writer| {
                     writer.shared.views.add(&refresh);
@@ -204,14 +232,18 @@ impl Engine {
         // Without a follower, the writer refreshes before each reply.
         let Some(queue) = &self.shared.queue else { return };
         let (done, compared) = std::sync::mpsc::sync_channel(1);
-        queue.push(Errand::CatchUp(done), &self.shared.follower);
-        // A follower that ended drops the errand; then the snapshots go stale by themselves.
+        queue.push(FollowerRequest::CatchUp(done), &self.shared.follower);
+        // A follower that ended drops the request; then the snapshots go stale by themselves.
         let _ = compared.recv();
     }
 
     /// Brings the schema up to date for one more opener.
     pub(super) fn migrate(&self, migrations: &[Migration]) -> Result<(), DatabaseError> {
         let (path, migrations) = (self.path.clone(), migrations.to_vec());
+        // Before they are applied, so that the follower does not take them for those of a newer program.
+        if let Some(guard) = &self.shared.guard {
+            guard.known.extend(&migrations);
+        }
         let (reply, outcome) = oneshot::channel();
         self.submit(Box::new(move |writer| {
             drop(reply.send(connection::migrate(&mut writer.connection, &path, &migrations)));
@@ -221,7 +253,7 @@ impl Engine {
 }
 
 impl Shared {
-    fn new(queue: Option<Arc<FollowerQueue>>) -> Arc<Shared> {
+    fn new(queue: Option<Arc<FollowerQueue>>, guard: Option<Arc<FileGuard>>) -> Arc<Shared> {
         Arc::new(Shared {
             jobs: Mutex::default(),
             wake: Condvar::new(),
@@ -230,6 +262,7 @@ impl Shared {
             follower: Supervised::default(),
             freshness: Arc::new(Freshness::new(queue.is_some())),
             queue,
+            guard,
             views: Arc::default(),
         })
     }
@@ -291,7 +324,7 @@ impl Writer {
     pub(super) fn run<T, E>(
         &mut self,
         kind: Kind,
-        work: impl Work<T, E>,
+        work: impl TransactionFn<T, E>,
         reply: oneshot::Sender<Result<T, E>>,
     ) where
         T: Send + 'static,
@@ -307,7 +340,7 @@ impl Writer {
         match &self.shared.queue {
             Some(queue) => {
                 let announcement = Announcement { version, done };
-                queue.push(Errand::Announce(announcement), &self.shared.follower);
+                queue.push(FollowerRequest::Announce(announcement), &self.shared.follower);
             }
             None => {
                 self.refresh();
@@ -320,10 +353,9 @@ impl Writer {
     fn transact<T, E: From<DatabaseError>>(
         &mut self,
         kind: Kind,
-        work: impl Work<T, E>,
+        work: impl TransactionFn<T, E>,
     ) -> Result<(T, Option<i64>), E> {
-        let begin = if matches!(kind, Kind::Read) { "BEGIN" } else { "BEGIN IMMEDIATE" };
-        self.connection.execute_batch(begin).map_err(DatabaseError::from)?;
+        self.begin(kind)?;
         if let Kind::Change(_, id) | Kind::Claim(id) = kind {
             self.note_operation(id)?;
         }
@@ -337,6 +369,7 @@ impl Writer {
                 let raised = query(&self.connection, raise, &[name.into()])?.pop();
                 version = raised.map(|mut row| row.take("version")).transpose()?;
             }
+            table_digests::seal(&self.connection, &self.row_key)?;
         }
         if let Kind::Change(_, id) | Kind::Claim(id) = kind {
             self.commit(id)?;
@@ -344,9 +377,28 @@ impl Writer {
         Ok((done, version))
     }
 
+    /// Begins a transaction. One that writes is refused where the file was replaced: nothing would read what it writes.
+    fn begin(&mut self, kind: Kind) -> Result<(), DatabaseError> {
+        if matches!(kind, Kind::Read) {
+            return Ok(self.connection.execute_batch("BEGIN")?);
+        }
+        if let Some(guard) = &self.shared.guard {
+            guard.check(&self.connection)?;
+        }
+        let begun = self.connection.execute_batch("BEGIN IMMEDIATE").map_err(DatabaseError::from);
+        begun.map_err(|error| match (&self.shared.guard, error.is_busy()) {
+            (Some(guard), true) => DatabaseError::held(&peers::others(guard.file.path())),
+            _ => error,
+        })
+    }
+
     /// Commits. Where that fails, the operation's id tells whether it happened all the same.
     fn commit(&mut self, id: OperationId) -> Result<(), DatabaseError> {
         let Err(error) = self.connection.execute_batch("COMMIT") else { return Ok(()) };
+        if error.sqlite_error_code() == Some(rusqlite::ErrorCode::SystemIoFailure) {
+            // The log may have reached the disk though its flush failed. Then the process that opens the file next applies it.
+            return Err(DatabaseError::unknown_outcome(error));
+        }
         if !self.connection.is_autocommit() {
             // The transaction is still open, and is about to be rolled back.
             return Err(error.into());
@@ -362,6 +414,9 @@ impl Writer {
         let now = SystemClock.since_epoch();
         let forget = now.saturating_sub(OPERATIONS_KEPT).as_micros() as i64;
         execute(&self.connection, "DELETE FROM operations WHERE at < $1", &[forget.into()])?;
+        let surplus = "DELETE FROM operations WHERE at <
+            (SELECT at FROM operations ORDER BY at DESC LIMIT 1 OFFSET $1)";
+        execute(&self.connection, surplus, &[OPERATIONS_MAX.into()])?;
         let insert = "INSERT INTO operations (id, at) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
         let values = [id.to_value(), (now.as_micros() as i64).into()];
         if execute(&self.connection, insert, &values)? == 0 {

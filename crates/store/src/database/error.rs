@@ -59,11 +59,26 @@ impl DatabaseError {
     }
 
     pub(super) fn random(source: getrandom::Error) -> DatabaseError {
-        DatabaseError::new(ErrorKind::Failed, format!("the system gave no random numbers: {source}"))
+        DatabaseError::new(ErrorKind::Failed, format!("cannot get random bytes from the system: {source}"))
     }
 
     pub(super) fn busy() -> DatabaseError {
         DatabaseError::new(ErrorKind::Busy, "too many changes are waiting for the database; try again")
+    }
+
+    /// Another process holds the write lock. `suspects` are the processes that have the database open.
+    pub(super) fn held(suspects: &[u32]) -> DatabaseError {
+        let message = match suspects {
+            [] => "another process holds the database; try again".to_owned(),
+            _ => {
+                let ids: Vec<String> = suspects.iter().map(u32::to_string).collect();
+                let ids = ids.join(", ");
+                format!(
+                    "another process holds the database (open in: {ids}); try again, or end the one that hangs"
+                )
+            }
+        };
+        DatabaseError::new(ErrorKind::Busy, message)
     }
 
     pub(super) fn stopped() -> DatabaseError {
@@ -82,8 +97,7 @@ impl DatabaseError {
 
     /// A change whose COMMIT failed, and of which nothing can be read afterwards.
     pub(super) fn unknown_outcome(source: rusqlite::Error) -> DatabaseError {
-        let message =
-            format!("whether the change was made is not known, look before you repeat it: {source}");
+        let message = format!("the change may or may not have been applied; check before retrying: {source}");
         DatabaseError::new(ErrorKind::Failed, message).caused_by(source)
     }
 
@@ -113,6 +127,11 @@ impl DatabaseError {
     /// Returns whether the change was refused because the topic would be too large.
     pub fn is_too_large(&self) -> bool {
         self.kind == ErrorKind::TooLarge
+    }
+
+    /// Returns whether the file as a whole is not for this process.
+    pub(super) fn is_refused(&self) -> bool {
+        self.kind == ErrorKind::Refused
     }
 
     pub(super) fn is_busy(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The follower: a thread with its own connection that keeps snapshots fresh, tells other processes of changes, and answers
 //! theirs. It only reads, so no writer, no flush and no work in a transaction delays it.
 
+use super::engine::FileGuard;
 use super::freshness::Freshness;
 use super::peers::{Membership, Peers, PeersBehind};
 use super::row_key::RowKey;
@@ -26,7 +27,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(20);
 const REJOIN_TRIES: u32 = 3;
 
 /// What the follower is asked to do.
-pub(super) enum Errand {
+pub(super) enum FollowerRequest {
     Load(Arc<dyn Refresh>, SyncSender<()>),
     /// Compare now, and announce the version once more: the asker has seen rows that a snapshot of some process may not show.
     CatchUp(SyncSender<()>),
@@ -42,28 +43,28 @@ pub(super) struct Announcement {
 
 /// What the follower shares with the writer and with readers.
 pub(super) struct FollowerQueue {
-    errands: Mutex<VecDeque<Errand>>,
+    requests: Mutex<VecDeque<FollowerRequest>>,
     pub(super) wake: WakeUp,
-    /// Set when no more errands come.
+    /// Set when no more requests come.
     ending: AtomicBool,
 }
 
 impl FollowerQueue {
     pub(super) fn new(wake: WakeUp) -> FollowerQueue {
-        FollowerQueue { errands: Mutex::default(), wake, ending: AtomicBool::new(false) }
+        FollowerQueue { requests: Mutex::default(), wake, ending: AtomicBool::new(false) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Errand>> {
-        self.errands.lock()
+    fn lock(&self) -> MutexGuard<'_, VecDeque<FollowerRequest>> {
+        self.requests.lock()
     }
 
-    /// Queues an errand. One that comes after the end is dropped, and with it its reply.
-    pub(super) fn push(&self, errand: Errand, supervised: &Supervised) {
-        let mut errands = self.lock();
+    /// Queues an request. One that comes after the end is dropped, and with it its reply.
+    pub(super) fn push(&self, request: FollowerRequest, supervised: &Supervised) {
+        let mut requests = self.lock();
         if !supervised.is_over() {
-            errands.push_back(errand);
+            requests.push_back(request);
         }
-        drop(errands);
+        drop(requests);
         self.wake.up();
     }
 
@@ -73,8 +74,8 @@ impl FollowerQueue {
     }
 
     pub(super) fn clear(&self) {
-        let errands = std::mem::take(&mut *self.lock());
-        drop(errands);
+        let requests = std::mem::take(&mut *self.lock());
+        drop(requests);
     }
 }
 
@@ -133,6 +134,7 @@ fn reload(
 
 pub(super) struct Follower {
     pub(super) connection: Connection,
+    pub(super) guard: Arc<FileGuard>,
     pub(super) row_key: Arc<RowKey>,
     pub(super) peers: Peers,
     pub(super) views: Arc<Views>,
@@ -147,6 +149,7 @@ pub(super) struct Follower {
 impl Follower {
     pub(super) fn new(
         connection: Connection,
+        guard: Arc<FileGuard>,
         row_key: Arc<RowKey>,
         peers: Peers,
         views: Arc<Views>,
@@ -156,6 +159,7 @@ impl Follower {
         let (snapshots, awaited, pause) = (SnapshotReader::default(), Vec::new(), PAUSE_MIN);
         Follower {
             connection,
+            guard,
             row_key,
             peers,
             views,
@@ -170,9 +174,9 @@ impl Follower {
 
     /// Does what is due and waits for more. Returns whether to go on.
     pub(super) fn step(&mut self) -> bool {
-        let errands = std::mem::take(&mut *self.queue.lock());
+        let requests = std::mem::take(&mut *self.queue.lock());
         let ending = self.queue.ending.load(Ordering::Acquire);
-        self.run(errands);
+        self.run(requests);
         let Follower { awaited, peers, .. } = self;
         let mut still = Vec::new();
         for (mut behind, announcement) in std::mem::take(awaited) {
@@ -189,16 +193,16 @@ impl Follower {
         true
     }
 
-    fn run(&mut self, errands: VecDeque<Errand>) {
+    fn run(&mut self, requests: VecDeque<FollowerRequest>) {
         let (mut loaded, mut announced, mut asked) = (Vec::new(), Vec::new(), Vec::new());
-        for errand in errands {
-            match errand {
-                Errand::Load(view, done) => {
+        for request in requests {
+            match request {
+                FollowerRequest::Load(view, done) => {
                     self.views.add(&view);
                     loaded.push(done);
                 }
-                Errand::CatchUp(done) => asked.push(done),
-                Errand::Announce(announcement) => announced.push(announcement),
+                FollowerRequest::CatchUp(done) => asked.push(done),
+                FollowerRequest::Announce(announcement) => announced.push(announcement),
             }
         }
         let is_idle = loaded.is_empty() && announced.is_empty() && asked.is_empty();
@@ -239,7 +243,9 @@ impl Follower {
         self.peers.drain_news();
         for _ in 0..REJOIN_TRIES {
             let as_of = self.freshness.now();
-            let compared = self.snapshots.refresh(&mut self.connection, &self.row_key, &self.views);
+            let guarded = self.guard.check(&self.connection);
+            let compared = guarded
+                .and_then(|()| self.snapshots.refresh(&mut self.connection, &self.row_key, &self.views));
             let kept = compared.and_then(|version| {
                 let kept = self.peers.acknowledge(version);
                 Ok((version, kept.map_err(DatabaseError::peers)?))
@@ -251,6 +257,10 @@ impl Follower {
                 }
                 Ok((_, Membership::Renewed)) => {}
                 Err(error) => {
+                    if error.is_refused() {
+                        // Another file is in force, or another schema: the snapshots are of neither.
+                        self.freshness.expire();
+                    }
                     self.freshness.note_fault(error.to_string());
                     return None;
                 }
@@ -259,7 +269,7 @@ impl Follower {
         None
     }
 
-    /// Waits for an errand, for news of another process, for its answer, or for the tick.
+    /// Waits for an request, for news of another process, for its answer, or for the tick.
     fn sleep(&mut self) {
         let timeout = match self.awaited.is_empty() {
             true => TICK.saturating_sub(self.compared.map_or(TICK, |at| at.elapsed())),

@@ -10,7 +10,7 @@
 use super::freshness::FRESH_FOR;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 
 /// What a change writes, and all processes watch. Locked, shared by those that acknowledge and alone by the one that removes.
 const CHANGED: &str = "changed";
-/// A version as text, of the same length always, so that no reader sees half of one.
+/// A version as text, followed by the inode of the database that it is of, since a backup put in its place counts anew. Both have
+/// the same length always, so that no reader sees half of one.
 const DIGITS: usize = 20;
 /// When the snapshots of a process that does not answer have become stale by its own clock, with a margin for rounding.
 pub(super) const ANSWER_WITHIN: Duration = FRESH_FOR.saturating_add(Duration::from_millis(10));
@@ -30,17 +31,23 @@ const JOIN_TRIES: u32 = 100;
 
 pub(super) struct Peers {
     folder: PathBuf,
-    changed: File,
+    /// The inode of the database.
+    inode: u64,
+    changed: JoinedFile,
     /// Tells of writes to `changed`; where the kernel has none to give, the tick has to do.
     watch: Option<OwnedFd>,
     own: OwnFile,
     acknowledged: Option<i64>,
 }
 
-struct OwnFile {
+/// A file of the folder, held open.
+struct JoinedFile {
     file: File,
     path: PathBuf,
 }
+
+/// The file of this process. It is removed when the process leaves.
+struct OwnFile(JoinedFile);
 
 /// Whether the other processes wait for this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,16 +59,26 @@ pub(super) enum Membership {
 
 impl Peers {
     /// Joins. From here on a change waits for this process.
-    pub(super) fn join(database: &Path) -> io::Result<Peers> {
+    pub(super) fn join(database: &Path, inode: u64) -> io::Result<Peers> {
         let folder = folder_of(database);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let changed_path = folder.join(CHANGED);
-        let changed = open(&changed_path)?;
+        let (changed, watch, own) = Peers::enter(&folder)?;
+        Ok(Peers { folder, inode, changed, watch, own, acknowledged: None })
+    }
+
+    /// Makes what is missing of the folder, watches it, and adds a file of this process.
+    fn enter(folder: &Path) -> io::Result<(JoinedFile, Option<OwnedFd>, OwnFile)> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let changed = JoinedFile::open(folder.join(CHANGED))?;
         let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
-            .and_then(|watch| inotify::add_watch(&watch, &changed_path, WatchFlags::MODIFY).map(|_| watch))
+            .and_then(|watch| inotify::add_watch(&watch, &changed.path, WatchFlags::MODIFY).map(|_| watch))
             .ok();
-        let own = OwnFile::make(&folder)?;
-        Ok(Peers { folder, changed, watch, own, acknowledged: None })
+        let own = OwnFile::make(folder)?;
+        Ok((changed, watch, own))
+    }
+
+    /// Returns whether other processes find the files of this one. They do not where somebody has removed the folder.
+    fn is_joined(&self) -> io::Result<bool> {
+        Ok(self.own.0.is_there()? && self.changed.is_there()?)
     }
 
     /// Returns what can be waited on for news.
@@ -79,50 +96,80 @@ impl Peers {
 
     /// Writes down which version the snapshots of this process show.
     pub(super) fn acknowledge(&mut self, version: i64) -> io::Result<Membership> {
-        if self.acknowledged == Some(version) && self.own.is_there()? {
+        if self.acknowledged == Some(version) && self.is_joined()? {
             return Ok(Membership::Kept);
         }
         {
             // So that no process removes the file between the look at it and the write.
-            let _lock = SharedLock::of(&self.changed)?;
-            if self.own.is_there()? {
+            let _lock = SharedLock::of(&self.changed.file)?;
+            if self.is_joined()? {
                 // A file that cannot be written costs another process a wait, and nothing else.
-                self.acknowledged = write_version(&self.own.file, version).is_ok().then_some(version);
+                let written = write_version(&self.own.0.file, version, self.inode);
+                self.acknowledged = written.is_ok().then_some(version);
                 return Ok(Membership::Kept);
             }
         }
-        self.own = OwnFile::make(&self.folder)?;
         self.acknowledged = None;
+        (self.changed, self.watch, self.own) = Peers::enter(&self.folder)?;
         Ok(Membership::Renewed)
     }
 
     /// Tells every other process of a change. Returns those that have to read it.
     pub(super) fn tell(&self, version: i64) -> PeersBehind {
-        let _ = write_version(&self.changed, version);
-        let listed = fs::read_dir(&self.folder).into_iter().flatten();
-        let paths = listed.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-        let others = paths.filter(|path| *path != self.own.path && !path.ends_with(CHANGED)).collect();
-        PeersBehind { version, told: Instant::now(), others }
+        let _ = write_version(&self.changed.file, version, self.inode);
+        PeersBehind { version, told: Instant::now(), others: self.others().ok() }
+    }
+
+    /// Returns the files of the other processes.
+    fn others(&self) -> io::Result<Vec<PathBuf>> {
+        let paths = fs::read_dir(&self.folder)?.map(|entry| Ok(entry?.path()));
+        let is_other = |path: &PathBuf| *path != self.own.0.path && !path.ends_with(CHANGED);
+        paths.filter(|path| path.as_ref().map_or(true, is_other)).collect()
     }
 
     /// Returns whether every process goes by a change that they were told of.
     pub(super) fn have_read(&self, behind: &mut PeersBehind) -> bool {
-        behind.others.retain(|path| is_behind(path, behind.version));
-        if behind.told.elapsed() >= ANSWER_WITHIN {
-            behind.others.drain(..).for_each(|path| self.give_up(&path, behind.version));
+        if behind.others.is_none() {
+            behind.others = self.others().ok();
         }
-        behind.others.is_empty()
+        if let Some(others) = &mut behind.others {
+            others.retain(|path| self.is_behind(path, behind.version));
+        }
+        if behind.told.elapsed() >= ANSWER_WITHIN {
+            // Those that could not be listed have read by now, or their snapshots are stale.
+            let silent = behind.others.take().unwrap_or_default();
+            silent.iter().for_each(|path| self.give_up(path, behind.version));
+            return true;
+        }
+        behind.others.as_ref().is_some_and(Vec::is_empty)
     }
 
     /// Removes the file of a process that does not answer.
     fn give_up(&self, path: &Path, version: i64) {
         // Where the lock is not to be had the next change waits for that process, too.
-        if self.changed.try_lock().is_ok() {
-            if is_behind(path, version) {
+        if self.changed.file.try_lock().is_ok() {
+            if self.is_behind(path, version) {
                 let _ = fs::remove_file(path);
             }
-            let _ = self.changed.unlock();
+            let _ = self.changed.file.unlock();
         }
+    }
+
+    /// Returns whether a process lives and still goes by an older version. What a dead one left is removed.
+    fn is_behind(&self, path: &Path, version: i64) -> bool {
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => file,
+            // A file that cannot be opened, for want of descriptors, says nothing about its process.
+            Err(error) => return error.kind() != io::ErrorKind::NotFound,
+        };
+        if read_version(&file, self.inode).is_some_and(|seen| seen >= version) {
+            return false;
+        }
+        if file.try_lock().is_ok() {
+            let _ = fs::remove_file(path);
+            return false;
+        }
+        true
     }
 }
 
@@ -130,7 +177,8 @@ impl Peers {
 pub(super) struct PeersBehind {
     version: i64,
     told: Instant,
-    others: Vec<PathBuf>,
+    /// `None` while the folder could not be listed.
+    others: Option<Vec<PathBuf>>,
 }
 
 impl OwnFile {
@@ -139,25 +187,39 @@ impl OwnFile {
             let mut random = [0; 4];
             getrandom::fill(&mut random).map_err(io::Error::other)?;
             let path = folder.join(format!("{}-{:08x}", std::process::id(), u32::from_ne_bytes(random)));
-            let own = OwnFile { file: open(&path)?, path };
-            own.file.lock()?;
+            let own = OwnFile(JoinedFile::open(path)?);
+            own.0.file.lock()?;
             // Before it was locked it looked like that of a dead process.
-            if own.is_there()? {
+            if own.0.is_there()? {
                 return Ok(own);
             }
         }
         Err(io::Error::other("other processes keep removing the file of this one"))
-    }
-
-    fn is_there(&self) -> io::Result<bool> {
-        Ok(self.file.metadata()?.nlink() > 0)
     }
 }
 
 impl Drop for OwnFile {
     fn drop(&mut self) {
         // It may have gone, and the name is not used twice.
-        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.0.path);
+    }
+}
+
+impl JoinedFile {
+    fn open(path: PathBuf) -> io::Result<JoinedFile> {
+        let file =
+            OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path)?;
+        Ok(JoinedFile { file, path })
+    }
+
+    /// Returns whether its path still names this file.
+    fn is_there(&self) -> io::Result<bool> {
+        let open = self.file.metadata()?;
+        match fs::symlink_metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -196,29 +258,66 @@ pub(super) fn has_joined(database: &Path, pid: u32) -> bool {
     listed.any(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(&beginning)))
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(path)
+/// Returns the other processes that live and have the database open. One that cannot be looked at is left out.
+pub(super) fn others(database: &Path) -> Vec<u32> {
+    let listed = fs::read_dir(folder_of(database)).into_iter().flatten().flatten();
+    let mut others: Vec<u32> = listed
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.split_once('-')?.0.parse().ok()?;
+            let file = File::open(entry.path()).ok()?;
+            let lives = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+            (lives && pid != std::process::id()).then_some(pid)
+        })
+        .collect();
+    others.sort_unstable();
+    others.dedup();
+    others
 }
 
-/// Returns whether a process lives and still goes by an older version. What a dead one left is removed.
-fn is_behind(path: &Path, version: i64) -> bool {
-    let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return false };
-    if read_version(&file).is_some_and(|seen| seen >= version) {
-        return false;
-    }
-    if file.try_lock().is_ok() {
-        let _ = fs::remove_file(path);
-        return false;
-    }
-    true
+fn write_version(file: &File, version: i64, inode: u64) -> io::Result<()> {
+    file.write_all_at(format!("{version:0DIGITS$}{inode:0DIGITS$}").as_bytes(), 0)
 }
 
-fn write_version(file: &File, version: i64) -> io::Result<()> {
-    file.write_all_at(format!("{version:0DIGITS$}").as_bytes(), 0)
-}
-
-fn read_version(file: &File) -> Option<i64> {
-    let mut digits = [0; DIGITS];
+/// Returns the version of the database with this inode that a file shows.
+fn read_version(file: &File, inode: u64) -> Option<i64> {
+    let mut digits = [0; 2 * DIGITS];
     file.read_exact_at(&mut digits, 0).ok()?;
-    std::str::from_utf8(&digits).ok()?.parse().ok()
+    let (version, of) = std::str::from_utf8(&digits).ok()?.split_at(DIGITS);
+    if of.parse() == Ok(inode) { version.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_cannot_be_looked_at_has_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("database");
+        let peers = Peers::join(&database, 7).unwrap();
+        // It cannot be opened for writing, as if there were no descriptors left.
+        let silent = folder_of(&database).join("1-00000000");
+        fs::create_dir(&silent).unwrap();
+        let mut behind = peers.tell(1);
+        assert!(!peers.have_read(&mut behind));
+        fs::remove_dir(&silent).unwrap();
+        assert!(peers.have_read(&mut behind));
+        // Nor do those have that cannot be listed.
+        fs::remove_dir_all(folder_of(&database)).unwrap();
+        let mut behind = peers.tell(2);
+        assert!(!peers.have_read(&mut behind));
+    }
+
+    #[test]
+    fn a_version_of_another_file_counts_for_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("database");
+        let mut before = Peers::join(&database, 7).unwrap();
+        before.acknowledge(100).unwrap();
+        let after = Peers::join(&database, 8).unwrap();
+        assert!(!after.have_read(&mut after.tell(5)));
+        before.inode = 8;
+        before.acknowledge(5).unwrap();
+        assert!(after.have_read(&mut after.tell(5)));
+    }
 }

@@ -112,6 +112,11 @@ fn other_process() {
                 set(&database, OperationId::random().unwrap(), name, n.parse().unwrap()).unwrap();
                 println!("{MARK}done");
             }
+            ["try", name, n] => {
+                let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
+                let done = set(&database, OperationId::random().unwrap(), name, n.parse().unwrap());
+                println!("{MARK}{}", done.map_or_else(|error| error.to_string(), |()| "done".to_owned()));
+            }
             _ => panic!("{line}"),
         }
     }
@@ -197,6 +202,87 @@ fn a_stopped_process_delays_one_change_and_finds_out_by_itself() {
         set(&database, OperationId::random().unwrap(), "a", 10 * round + 2).unwrap();
         assert_eq!(other.ask("get a"), (10 * round + 2).to_string());
     }
+    other.end();
+}
+
+#[test]
+fn a_change_of_the_file_that_took_its_place_is_not_hidden_by_an_old_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path());
+    let here = view(&database);
+    set(&database, OperationId::random().unwrap(), "a", 1).unwrap();
+    wait(database.backup(&folder.path().join("copy"))).unwrap();
+    // This process has shown a later version than the copy has.
+    for n in 2..10 {
+        set(&database, OperationId::random().unwrap(), "a", n).unwrap();
+    }
+    std::fs::rename(folder.path().join("copy"), folder.path().join(FILE_NAME)).unwrap();
+    for name in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(folder.path().join(format!("{FILE_NAME}{name}")));
+    }
+    let mut other = OtherProcess::start(folder.path());
+    assert_eq!(other.ask("set a 20"), "done");
+    let refused = here.current().known.clone().unwrap_err();
+    assert!(refused.contains("was replaced"), "{refused}");
+    other.end();
+}
+
+#[test]
+fn a_removed_folder_of_processes_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let processes = folder.path().join(format!("{FILE_NAME}-processes"));
+    let database = open(folder.path());
+    let here = view(&database);
+    set(&database, OperationId::random().unwrap(), "a", 1).unwrap();
+    std::fs::remove_dir_all(&processes).unwrap();
+    let began = Instant::now();
+    while std::fs::read_dir(&processes).is_ok_and(|entries| entries.count() == 2).eq(&false) {
+        assert!(began.elapsed() < Duration::from_secs(10), "the folder is not made again");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut other = OtherProcess::start(folder.path());
+    assert_eq!(other.ask("set a 2"), "done");
+    assert_eq!(here.current().known.as_ref().unwrap()["a"], 2);
+    set(&database, OperationId::random().unwrap(), "a", 3).unwrap();
+    assert_eq!(other.ask("get a"), "3");
+    other.end();
+}
+
+#[test]
+fn the_other_processes_are_named_and_no_backup_is_restored_under_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path());
+    let other = OtherProcess::start(folder.path());
+    let path = database.path();
+    let pid = other.child.id();
+    assert_eq!(super::peers::others(&path), [pid]);
+    let busy = super::DatabaseError::held(&super::peers::others(&path)).to_string();
+    assert!(busy.contains(&format!("(open in: {pid})")), "{busy}");
+    let copy = folder.path().join("copy");
+    wait(database.backup(&copy)).unwrap();
+    drop(database);
+    let refused = super::restore(folder.path(), &copy, super::tests::SCHEMA).unwrap_err().to_string();
+    assert!(refused.contains(&format!("is open in other processes ({pid})")), "{refused}");
+    other.end();
+    super::restore(folder.path(), &copy, super::tests::SCHEMA).unwrap();
+}
+
+#[test]
+fn a_flush_that_failed_leaves_a_change_of_which_nothing_is_known() {
+    if Command::new("strace").arg("-V").output().is_err() {
+        eprintln!("skipped: there is no strace");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,fsync"]);
+    command.args(["-e", "inject=fdatasync,fsync:error=EIO:when=20"]).arg(std::env::current_exe().unwrap());
+    let mut other = OtherProcess::run(command, folder.path());
+    let answers: Vec<String> = (0..40).map(|n| other.ask(&format!("try a {n}"))).collect();
+    let failed: Vec<&String> = answers.iter().filter(|answer| *answer != "done").collect();
+    assert_eq!(failed.len(), 1, "{answers:?}");
+    assert!(failed[0].contains("may or may not have been applied"), "{failed:?}");
     other.end();
 }
 

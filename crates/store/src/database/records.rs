@@ -5,7 +5,9 @@
 
 use super::engine::Kind;
 use super::unknown_members::carry_over;
-use super::{Database, DatabaseError, OperationId, Snapshot, Topic, Transaction, Value, View, wait};
+use super::{
+    Database, DatabaseError, OperationId, Snapshot, Topic, Transaction, Value, View, table_digests, wait,
+};
 use arc_swap::Guard;
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -125,22 +127,51 @@ impl<R: Record> TopicRows for Vec<R> {
 
 /// Reads the records of one table, for topics that have several.
 pub async fn load_records<R: Record>(transaction: &mut Transaction<'_>) -> Result<Vec<R>, DatabaseError> {
-    let rows = transaction.query(R::TABLE.select, &[]).await?;
-    rows.into_iter()
-        .map(|mut row| {
-            let (key, text): (String, String) = (row.take("key")?, row.take("record")?);
+    let rows = stored_rows(transaction, &R::TABLE).await?;
+    let records = rows
+        .iter()
+        .map(|StoredRow { key, text, seal }| {
             let damaged = |why: &str| {
-                let key = portcullis_core::json::printable(&key);
+                let key = portcullis_core::json::printable(key);
                 DatabaseError::shape(format!("`{key}` in table {}: {why}", R::TABLE.name))
             };
             if R::TABLE.seal.is_some() {
-                let seal: Option<String> = row.take("seal")?;
-                transaction.row_key.check(R::TABLE.name, &key, &text, seal.as_deref())?;
+                transaction.row_key.check(R::TABLE.name, key, text, seal.as_deref())?;
             }
-            let record: R = serde_json::from_str(&text).map_err(|e| damaged(&e.to_string()))?;
+            let record: R = serde_json::from_str(text).map_err(|e| damaged(&e.to_string()))?;
             if record.key() == key { Ok(record) } else { Err(damaged("the record has another key")) }
         })
-        .collect()
+        .collect::<Result<Vec<R>, DatabaseError>>()?;
+    let sealed = rows.iter().map(StoredRow::sealed).collect();
+    table_digests::check(transaction.connection, transaction.row_key, R::TABLE.name, sealed)?;
+    Ok(records)
+}
+
+/// A row as it is stored.
+struct StoredRow {
+    key: String,
+    text: String,
+    seal: Option<String>,
+}
+
+impl StoredRow {
+    /// Returns what the digest of the table is made of. The seal of a row covers its document.
+    fn sealed(&self) -> (&str, &str) {
+        (&self.key, self.seal.as_deref().unwrap_or(&self.text))
+    }
+}
+
+async fn stored_rows(
+    transaction: &mut Transaction<'_>,
+    table: &RecordTable,
+) -> Result<Vec<StoredRow>, DatabaseError> {
+    let rows = transaction.query(table.select, &[]).await?.into_iter().map(|mut row| {
+        let (key, text) = (row.take("key")?, row.take("record")?);
+        // A sealed table has a seal in every row; where it is null the digest is of none.
+        let seal = table.seal.map(|_| row.take::<Option<String>>("seal")).transpose()?.flatten();
+        Ok(StoredRow { key, text, seal })
+    });
+    rows.collect()
 }
 
 /// Writes the records of one table as text.
@@ -172,14 +203,22 @@ async fn store(
             before.iter().find(|(known, _)| known.name == table.name).map_or(&none, |(_, rows)| rows);
         let mut gone: HashMap<&str, &str> =
             before.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
+        let mut differs = false;
         for (key, text) in rows {
             let known = gone.remove(key.as_str());
             if known != Some(text) {
+                differs = true;
                 write_row(transaction, table, key, known, text).await?;
             }
         }
         for key in gone.into_keys() {
+            differs = true;
             transaction.execute(table.delete, &[Value::from(key)]).await?;
+        }
+        if differs {
+            let rows = stored_rows(transaction, table).await?;
+            let digest = table_digests::digest(rows.iter().map(StoredRow::sealed).collect());
+            table_digests::write(transaction.connection, table.name, digest)?;
         }
     }
     Ok(())

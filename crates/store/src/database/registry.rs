@@ -1,17 +1,16 @@
 //! One engine for each database file and process. A second open shares it.
 
 use super::engine::Engine;
+use super::file_identity::FileIdentity;
 use super::migration::Migration;
 use super::{DatabaseError, connection};
 use crate::locked_file::make_private_folder;
 use parking_lot::Mutex;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
 struct OpenEngine {
-    device: u64,
-    inode: u64,
+    file: FileIdentity,
     engine: Weak<Engine>,
 }
 
@@ -27,16 +26,15 @@ pub(super) fn open(
     let folder = folder.canonicalize().map_err(|e| DatabaseError::file("find", folder, e))?;
     let path = folder.join(name);
     let mut open = OPEN.lock();
-    let metadata = connection::make_file(&path)?;
-    let (device, inode) = (metadata.dev(), metadata.ino());
+    let file = FileIdentity::new(&path, &connection::make_file(&path)?);
     open.retain(|known| known.engine.strong_count() > 0);
-    let mut known = open.iter().filter(|known| (known.device, known.inode) == (device, inode));
+    let mut known = open.iter().filter(|known| known.file.is_same_file(&file));
     if let Some(engine) = known.find_map(|known| known.engine.upgrade()) {
         drop(open);
         engine.migrate(migrations)?;
         return Ok(engine);
     }
-    let engine = Arc::new(Engine::open(&path, migrations)?);
-    open.push(OpenEngine { device, inode, engine: Arc::downgrade(&engine) });
+    let engine = Arc::new(Engine::open(&path, file.clone(), migrations)?);
+    open.push(OpenEngine { file, engine: Arc::downgrade(&engine) });
     Ok(engine)
 }

@@ -111,6 +111,10 @@ pub(super) fn check_seals(
             }
         }
     }
+    if problems.is_empty() {
+        problems = super::table_digests::problems(connection, row_key)?;
+        problems.truncate(problems_max);
+    }
     Ok(problems)
 }
 

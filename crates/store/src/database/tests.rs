@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const COUNTERS: Topic = Topic::new("counters");
-const SCHEMA: &[Migration] = &[Migration {
+pub(super) const SCHEMA: &[Migration] = &[Migration {
     owner: "test",
     number: 1,
     sql: "CREATE TABLE counters (name TEXT PRIMARY KEY, n BIGINT NOT NULL);",
@@ -48,7 +48,7 @@ pub(super) fn set(
     }))
 }
 
-fn fresh() -> OperationId {
+pub(super) fn fresh() -> OperationId {
     OperationId::random().unwrap()
 }
 

@@ -66,7 +66,7 @@ impl SelftestSite {
         let store = open_secrets(
             home,
             config,
-            &database::open(config)?,
+            &database::open(home, config)?,
             Arc::new(SystemClock),
             PassphrasePrompt::Never,
         )?;

@@ -43,7 +43,7 @@ impl World {
     fn shows(&self, peer: &PeerConnection, token: &str) -> Result<(), TokenRefusal> {
         self.sources.guesses.check(peer, token, || {
             self.looked.set(self.looked.get() + 1);
-            (token == GOOD).then_some(())
+            Ok((token == GOOD).then_some(()))
         })
     }
 
@@ -152,10 +152,22 @@ fn a_token_that_was_revoked_is_no_guess() {
     let peer = world.peer(1);
     assert_eq!(world.shows(&peer, GOOD), Ok(()));
     for _ in 0..100 {
-        let refused = world.sources.guesses.check(&peer, GOOD, || None::<()>);
+        let refused = world.sources.guesses.check(&peer, GOOD, || Ok(None::<()>));
         assert_eq!(refused, Err(TokenRefusal::Wrong));
     }
     assert_eq!(world.shows(&peer, "new"), Err(TokenRefusal::Wrong), "no wait");
+}
+
+#[test]
+fn a_token_that_could_not_be_checked_is_no_guess() {
+    let world = World::new(HubLimits::default());
+    let peer = world.peer(1);
+    for n in 0..100 {
+        let unread = || Err::<Option<()>, _>(ClientsUnavailable);
+        let refused = world.sources.guesses.check(&peer, &format!("token {n}"), unread);
+        assert_eq!(refused, Err(TokenRefusal::Unchecked));
+    }
+    assert_eq!((world.sources.guesses.failures(), world.shows(&peer, GOOD)), (0, Ok(())));
 }
 
 #[test]

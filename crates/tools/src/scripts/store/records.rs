@@ -4,7 +4,7 @@ use super::run_history;
 use super::{ScriptError, ScriptName, ScriptPermissions};
 use jiff::Timestamp;
 use portcullis_store::database::{Migration, Record, RecordTable, Topic, TopicState};
-use portcullis_store::{FamilyTables, FilePrivacy, LegacyFile, import_rows, sealed_record_table};
+use portcullis_store::{FamilyTables, FilePrivacy, LegacyFile, LegacyKind, import_rows, sealed_record_table};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -114,16 +114,26 @@ impl TopicState for ScriptTable {
 /// The tables of the script tools, and the files that they replace.
 pub(in crate::scripts) const TABLES: FamilyTables = FamilyTables {
     migrations: &[Migration { owner: "scripts", number: 1, sql: include_str!("../schema.sql") }],
-    legacy: &[LegacyFile {
-        name: "scripts.json",
-        privacy: FilePrivacy::ToWriting,
-        import: |document, transaction| {
-            Box::pin(async move {
-                import_rows::<ScriptTable>(document.rows(read_legacy), transaction).await?;
-                Ok(run_history::import(&document.folder.join("scripts/runs"), transaction).await?)
-            })
+    legacy: &[
+        LegacyFile {
+            name: "scripts.json",
+            kind: LegacyKind::File,
+            privacy: FilePrivacy::ToWriting,
+            import: |document, transaction| {
+                Box::pin(import_rows::<ScriptTable>(document.rows(read_legacy), transaction))
+            },
         },
-    }],
+        // Scripts that the configuration approves have runs, but no row in `scripts.json`.
+        LegacyFile {
+            name: "scripts/runs",
+            kind: LegacyKind::Folder,
+            privacy: FilePrivacy::ToWriting,
+            import: |document, transaction| {
+                let folder = document.folder.join(document.name);
+                Box::pin(async move { Ok(run_history::import(&folder, transaction).await?) })
+            },
+        },
+    ],
 };
 
 /// Reads the file of earlier versions.

@@ -373,6 +373,24 @@ fn the_files_of_an_earlier_version_become_rows() {
     let at: Vec<String> = scripts.runs(&name).unwrap().iter().map(|run| run.at.to_string()).collect();
     assert_eq!(at, ["2026-01-03T00:00:00Z", "2026-01-02T00:00:00Z"]);
     assert!(secure.join("scripts.json.imported").exists() && !secure.join("scripts.json").exists());
+    assert!(secure.join("scripts/runs.imported").exists() && !secure.join("scripts/runs").exists());
+}
+
+#[test]
+fn runs_of_an_earlier_version_become_rows_without_decisions_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let secure = dir.path().join("secure");
+    std::fs::create_dir_all(secure.join("scripts/runs")).unwrap();
+    std::fs::set_permissions(&secure, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let run = r#"{"at":"2026-01-02T00:00:00Z","sha256":"00","client":"ada","duration_ms":7,"outcome":"ok"}"#;
+    std::fs::write(secure.join("scripts/runs/x.star.jsonl"), run).unwrap();
+    let clock = Arc::new(Hands(AtomicU64::new(1_800_000_000)));
+    for _ in 0..2 {
+        let database = database(&secure);
+        let scripts =
+            ScriptStore::open(&dir.path().join("scripts"), &secure, &database, Vec::new(), clock.clone());
+        assert_eq!(scripts.runs(&"x".parse().unwrap()).unwrap().len(), 1);
+    }
 }
 
 #[test]

