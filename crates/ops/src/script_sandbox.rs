@@ -20,11 +20,11 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// Opens the store of script decisions.
 pub fn open(config: &Config, database: &Database) -> ScriptStore {
-    open_in(config, database, &config.workspace.secure_dir(), &config.scripts.folder)
+    open_in(config, database, &config.scripts.folder)
 }
 
-fn open_in(config: &Config, database: &Database, secure: &Path, folder: &Path) -> ScriptStore {
-    ScriptStore::open(folder, secure, database, config.scripts.allow.clone(), Arc::new(SystemClock))
+fn open_in(config: &Config, database: &Database, folder: &Path) -> ScriptStore {
+    ScriptStore::open(folder, database, config.scripts.allow.clone(), Arc::new(SystemClock))
 }
 
 /// The script desk of a command.
@@ -84,7 +84,7 @@ pub fn family(config: &Config, database: &Database, store: &Arc<SecretStore>) ->
 pub fn nowhere(config: &Config, database: &Database) -> ScriptsConfig {
     let nothing = Path::new("/nonexistent");
     ScriptsConfig {
-        scripts: Arc::new(open_in(config, database, nothing, nothing)),
+        scripts: Arc::new(open_in(config, database, nothing)),
         pool: pool(config, 0),
         egress: Arc::new(|| Err(ToolError::unavailable("there is no network here"))),
         has_secret: Arc::new(|_| false),

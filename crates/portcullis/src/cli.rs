@@ -100,7 +100,7 @@ Examples:
     Admin(AdminArgs),
     /// Search and verify the audit log
     Audit(AuditArgs),
-    /// Check, back up or export the database
+    /// Check, back up, restore or export the database
     Store(StoreArgs),
     /// Print shell completions
     #[command(

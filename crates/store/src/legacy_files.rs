@@ -141,7 +141,8 @@ pub(crate) fn import(
     }
     refuse_beside_older_hub(home, folder, database)?;
     // From the first byte that is read until the last name is changed. In the order of the list, as every process does.
-    let files: Vec<LockedFile> = present.iter().map(|file| locked(folder, file)).collect();
+    let files = present.iter().filter(|file| file.kind == LegacyKind::File);
+    let files: Vec<LockedFile> = files.map(|file| locked(folder, file)).collect();
     let locks = files.iter().map(LockedFile::lock).collect::<Result<Vec<_>, _>>();
     let _locks =
         locks.map_err(|e| DatabaseError::refused(folder, &format!("cannot be imported from: {e}")))?;
@@ -187,15 +188,18 @@ fn digest(folder: &Path, file: &LegacyFile) -> Option<String> {
     Some(HEXLOWER.encode(&Sha256::digest(&bytes)))
 }
 
-/// The same of a folder: of the names, sizes and contents of the files in it.
+/// The same of a folder: of the names, sizes and contents of the files in it. A folder in it is another.
 fn folder_digest(folder: &Path) -> Option<String> {
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.sort();
     let mut digest = Sha256::new();
     for path in paths.into_iter().take(LEGACY_FILES_MAX) {
-        let is_sound = std::fs::symlink_metadata(&path)
-            .is_ok_and(|file| file.is_file() && file.len() <= LEGACY_BYTES_MAX);
+        let metadata = std::fs::symlink_metadata(&path);
+        if metadata.as_ref().is_ok_and(std::fs::Metadata::is_dir) {
+            continue;
+        }
+        let is_sound = metadata.is_ok_and(|file| file.is_file() && file.len() <= LEGACY_BYTES_MAX);
         // What is none is not imported, either.
         let bytes = if is_sound { std::fs::read(&path).unwrap_or_default() } else { Vec::new() };
         digest.update(path.as_os_str().as_encoded_bytes());

@@ -73,12 +73,11 @@ impl ScriptEgress {
         let granted = ScriptPermissions { hosts, ..ScriptPermissions::default() };
         let sha256 = HEXLOWER.encode(&Sha256::digest(SOURCE));
         let allowed = PreapprovedScript { name: "ask".parse().unwrap(), sha256, granted };
-        let (folder, secure) = (self.folder.path().join("scripts"), self.folder.path().join("secure"));
+        let folder = self.folder.path().join("scripts");
         let egress = self.egress.clone();
         let scripts = ScriptsConfig {
             scripts: Arc::new(ScriptStore::open(
                 &folder,
-                &secure,
                 &portcullis_store::open_in_memory(&portcullis_tools::tables()).unwrap(),
                 vec![allowed],
                 Arc::new(SystemClock),

@@ -37,8 +37,8 @@ pub(crate) fn run(home: Option<&Path>, args: StoreArgs, as_json: bool) -> Result
             } else {
                 print::line(format!("Wrote {}.", file.display()));
                 print::note(
-                    "Not in it: `row.key` and the key of the secrets, the configuration, the scripts and the copies of their \
-                     approved versions (`secure/scripts/`), the audit log. See `portcullis store backup --help`.",
+                    "Not in it: `row.key` and the key of the secrets, the configuration, the folder of scripts, the audit log. \
+                     See `portcullis store backup --help`.",
                 );
             }
             Ok(ExitCode::SUCCESS)

@@ -1,11 +1,11 @@
 //! Scripts and their approvals.
 //!
 //! A script is a file in the scripts folder. It runs if a person approved exactly its bytes: the decision
-//! holds their SHA-256 and the grants, and the hub runs its own copy of those bytes. Any change of the file
+//! holds their SHA-256 and the grants, and the hub runs the bytes that it has compared. Any change of the file
 //! needs a new approval. An agent's proposal is a copy only, and becomes a script when a person accepts it.
 //!
-//! Decisions and proposals are rows of the database, copies are `scripts/<sha256>.star` in the hub's own folder, both shared by
-//! all its processes. Decisions that cannot be read approve nothing (fail closed).
+//! Decisions, proposals and copies are rows of the database, which all processes of the home share. Decisions that cannot
+//! be read approve nothing (fail closed).
 
 mod copies;
 mod header;
@@ -256,20 +256,18 @@ impl std::fmt::Debug for ScriptStore {
 }
 
 impl ScriptStore {
-    /// `folder` holds the scripts, `secure` the copies of approved versions. Neither has to exist.
+    /// `folder` holds the scripts. It does not have to exist.
     pub fn open(
         folder: &Path,
-        secure: &Path,
         database: &Database,
         allowed: Vec<PreapprovedScript>,
         clock: Arc<dyn Clock>,
     ) -> ScriptStore {
-        let own = secure.join("scripts");
         ScriptStore {
             folder: folder.to_owned(),
             topic: TopicStore::open(database),
             runs: RunHistory::new(database),
-            copies: ScriptCopies::new(own),
+            copies: ScriptCopies::new(database),
             allowed,
             clock,
         }
@@ -326,19 +324,14 @@ impl ScriptStore {
     /// Returns the approved copy, if the file is exactly the approved version.
     pub fn runnable(&self, name: &ScriptName) -> Result<RunnableScript, RunRefusal> {
         let records = self.records()?;
-        // Read once (TOCTOU): these bytes are hashed and compared, and what runs is the copy with that hash.
+        // Read once (TOCTOU): these bytes are hashed and compared, and they are what runs.
         let (listed, source) = self.listed(name, &records)?;
         if let Some(why) = listed.problem {
             return Err(ScriptError::Unreadable { name: name.clone(), why }.into());
         }
         match (listed.state, listed.granted, listed.decision) {
             (ScriptState::Approved, Some(granted), _) => {
-                let sha256 = listed.sha256;
-                let source = match self.allows(name, &sha256) {
-                    Some(_) => source,
-                    None => self.copies.read(&sha256).map_err(ScriptError::Damaged)?,
-                };
-                Ok(RunnableScript { name: name.clone(), sha256, source, granted })
+                Ok(RunnableScript { name: name.clone(), sha256: listed.sha256, source, granted })
             }
             (ScriptState::Rejected, _, Some(decision)) => {
                 Err(RunRefusal::Rejected { name: name.clone(), by: decision.by, reason: decision.reason })
@@ -359,7 +352,6 @@ impl ScriptStore {
         let at = self.now();
         let expires = approve.expires.and_then(|after| at.checked_add(after).ok());
         self.decide(name, &approve.sha256, approve.seen, |version, record| {
-            self.copies.keep(&version.sha256, &version.source)?;
             if version.is_proposed {
                 copies::put(&self.folder, name, &version.source)?;
                 record.proposal = None;
@@ -387,7 +379,6 @@ impl ScriptStore {
         }
         let at = self.now();
         self.decide(name, &reject.sha256, reject.seen, |version, record| {
-            self.copies.keep(&version.sha256, &version.source)?;
             if version.is_proposed {
                 record.proposal = None;
             }
@@ -458,22 +449,32 @@ impl ScriptStore {
         restore: ScriptRestoration,
     ) -> Result<ScriptDecision, ScriptError> {
         let ScriptRestoration { sha256, by, instead_of } = restore;
-        let (at, name_of, hash) = (self.now(), || name.clone(), sha256.as_str());
-        self.change(|records| {
-            let none = || ScriptError::NoVersion { name: name_of(), hash: shown_hash(hash) };
-            let record = records.get_mut(name).ok_or_else(none)?;
+        let at = self.now();
+        let none = || ScriptError::NoVersion { name: name.clone(), hash: shown_hash(&sha256) };
+        let approved = |records: &ScriptRecords| {
+            let record = records.get(name).ok_or_else(none)?;
             let mut fitting =
-                record.decisions.iter().rev().filter(|old| old.approved && fits(&old.sha256, hash));
+                record.decisions.iter().rev().filter(|old| old.approved && fits(&old.sha256, &sha256));
             let old = fitting.next().ok_or_else(none)?.clone();
             if fitting.any(|other| other.sha256 != old.sha256) {
-                return Err(ScriptError::Ambiguous { name: name_of(), given: shown_hash(hash) });
+                return Err(ScriptError::Ambiguous { name: name.clone(), given: shown_hash(&sha256) });
             }
+            Ok(old)
+        };
+        // Read before the change, which holds the database.
+        let before = approved(&self.records()?)?;
+        let source = self.copies.read(&before.sha256).map_err(ScriptError::Damaged);
+        self.change(|records| {
+            let old = approved(records)?;
+            let record = records.get_mut(name).ok_or_else(none)?;
             if let Some(ScriptSnapshot { sha256, seen }) = &instead_of {
                 record.check_seen(name, Some(*seen))?;
                 self.check_there(name, Some(record), sha256.as_deref())?;
             }
-            let source = self.copies.read(&old.sha256).map_err(ScriptError::Damaged)?;
-            copies::put(&self.folder, name, &source)?;
+            if old.sha256 != before.sha256 {
+                return Err(none());
+            }
+            copies::put(&self.folder, name, &source?)?;
             let decision = ScriptDecision { by, at, expires: None, ..old };
             remember(record, decision.clone());
             Ok(decision)
@@ -582,14 +583,21 @@ impl ScriptStore {
         seen: Option<usize>,
         decide: impl FnOnce(ReviewedVersion, &mut ScriptRecord) -> Result<ScriptDecision, ScriptError>,
     ) -> Result<Option<ScriptDecision>, ScriptError> {
-        self.change(|records| {
+        let may_decide = |records: &ScriptRecords| {
             if !records.contains_key(name) && records.len() >= SCRIPTS_MAX {
                 return Err(ScriptError::Full);
             }
-            let mut record = records.get(name).cloned().unwrap_or_default();
-            let before = record.decisions.last().cloned();
+            let record = records.get(name).cloned().unwrap_or_default();
             record.check_seen(name, seen)?;
-            let version = self.reviewed(name, reviewed, &record)?;
+            Ok(record)
+        };
+        // Read and kept before the change, which holds the database.
+        let version = self.reviewed(name, reviewed, &may_decide(&self.records()?)?)?;
+        self.copies.keep(&version.sha256, &version.source)?;
+        self.change(|records| {
+            let mut record = may_decide(records)?;
+            let before = record.decisions.last().cloned();
+            self.check_still_there(name, &version, &record)?;
             let decision = decide(version, &mut record)?;
             remember(&mut record, decision);
             records.insert(name.clone(), record);
@@ -597,7 +605,28 @@ impl ScriptStore {
         })
     }
 
-    /// Finds the reviewed version: the file as it is now, or the proposal.
+    /// Refuses a version that was replaced since it was found.
+    fn check_still_there(
+        &self,
+        name: &ScriptName,
+        version: &ReviewedVersion,
+        record: &ScriptRecord,
+    ) -> Result<(), ScriptError> {
+        let now = match version.is_proposed {
+            true => record.proposal.as_ref().map(|proposal| proposal.sha256.clone()),
+            false => Some(copies::sha256(copies::read(&self.folder, name)?.as_bytes())),
+        };
+        match now {
+            Some(now) if now == version.sha256 => Ok(()),
+            now => Err(ScriptError::NotThatVersion {
+                name: name.clone(),
+                reviewed: shown_hash(&version.sha256),
+                now: shown_hash(&now.unwrap_or_default()),
+            }),
+        }
+    }
+
+    /// Finds the reviewed version: the file as it is now, or the proposal. Reads a copy, so not within a change.
     fn reviewed(
         &self,
         name: &ScriptName,
@@ -649,7 +678,7 @@ impl ScriptStore {
         })?;
         // Only after the commit: a decision that is not on disk yet may still need them.
         if let Some(used) = used {
-            self.copies.forget_others(&used);
+            let _ = self.copies.forget_others(used);
         }
         Ok(done)
     }

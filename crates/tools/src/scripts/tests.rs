@@ -8,7 +8,6 @@ fn config(exec: ScriptPermissions) -> ScriptsConfig {
     ScriptsConfig {
         scripts: Arc::new(ScriptStore::open(
             nowhere,
-            nowhere,
             &portcullis_store::open_in_memory(&crate::tables()).unwrap(),
             Vec::new(),
             Arc::new(SystemClock),

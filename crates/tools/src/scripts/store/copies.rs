@@ -1,21 +1,27 @@
-//! Files of scripts, and stored copies by hash.
+//! Files of scripts, and copies of their versions by hash.
 
 use super::{SOURCE_BYTES_MAX, ScriptError, ScriptName};
 use data_encoding::HEXLOWER;
+use parking_lot::Mutex;
+use portcullis_core::{Clock, SystemClock};
 use portcullis_store::FileError;
+use portcullis_store::database::{Database, DatabaseError, OperationId, Transaction, wait};
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 const PRIVATE_FILE: u32 = 0o600;
 const PRIVATE_FOLDER: u32 = 0o700;
 /// How old a copy is that no row names before it is removed. A change takes seconds.
 const UNUSED_FOR: Duration = Duration::from_secs(60);
+/// Copies in memory: one for each proposal that may be pending.
+const RECENT_MAX: usize = 50;
 
 pub(super) fn sha256(bytes: &[u8]) -> String {
     HEXLOWER.encode(&Sha256::digest(bytes))
@@ -97,55 +103,96 @@ fn write(folder: &Path, name: &str, source: &str) -> Result<(), FileError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
-/// Copies of versions, content-addressed by their hash.
+/// Copies of versions, content-addressed by their hash: rows that no view is loaded from.
+///
+/// All of this blocks, and waits for the database; so not while a change of the scripts is being made.
 pub(super) struct ScriptCopies {
-    dir: PathBuf,
+    database: Database,
+    /// What was read last. A list shows each proposal that has no file, and reads nothing twice for that.
+    recent: Mutex<HashMap<String, Arc<str>>>,
 }
 
 impl ScriptCopies {
-    pub(super) fn new(dir: PathBuf) -> ScriptCopies {
-        ScriptCopies { dir }
+    pub(super) fn new(database: &Database) -> ScriptCopies {
+        ScriptCopies { database: database.clone(), recent: Mutex::default() }
     }
 
-    /// Stores a version. An existing copy is reused if its contents match its name.
-    pub(super) fn keep(&self, hash: &str, source: &str) -> Result<(), ScriptError> {
-        if self.read(hash).is_ok() {
-            return Ok(());
-        }
-        make(&self.dir)?;
-        Ok(write(&self.dir, &format!("{hash}.star"), source)?)
+    /// Stores a version. Before the row that names it: one that no row comes to name is removed later.
+    pub(super) fn keep(&self, hash: &str, source: &str) -> Result<(), DatabaseError> {
+        let values = [hash.into(), source.into(), now().into()];
+        wait(self.database.claim(OperationId::random()?, move |transaction| {
+            Box::pin(async move { transaction.execute(KEEP, &values).await.map(|_| ()) })
+        }))
     }
 
     /// Returns a version, if its contents still match its hash.
     pub(super) fn read(&self, hash: &str) -> Result<String, String> {
+        if let Some(source) = self.recent.lock().get(hash) {
+            return Ok(source.to_string());
+        }
         let gone =
             |why: &str| format!("the stored version {} of the script {why}", &hash[..hash.len().min(12)]);
-        let flags = OFlags::NOFOLLOW.bits().cast_signed();
-        let file =
-            OpenOptions::new().read(true).custom_flags(flags).open(self.dir.join(format!("{hash}.star")));
-        let file = file.map_err(|error| gone(&format!("cannot be read: {}", error.kind())))?;
-        let mut bytes = Vec::new();
-        let read = file.take(SOURCE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-        read.map_err(|error| gone(&format!("cannot be read: {}", error.kind())))?;
-        if sha256(&bytes) != hash {
+        let key = hash.to_owned();
+        let found: Result<Option<String>, DatabaseError> = wait(self.database.read(move |transaction| {
+            Box::pin(async move {
+                let one = "SELECT source FROM script_copies WHERE sha256 = $1";
+                let row = transaction.query(one, &[key.into()]).await?.pop();
+                row.map(|mut row| row.take("source")).transpose()
+            })
+        }));
+        let source = found.map_err(|error| gone(&format!("cannot be read: {error}")))?;
+        let source = source.ok_or_else(|| gone("is missing"))?;
+        if sha256(source.as_bytes()) != hash {
             return Err(gone("was changed; approve the script again"));
         }
-        String::from_utf8(bytes).map_err(|_| gone("is not UTF-8"))
+        let mut recent = self.recent.lock();
+        if recent.len() >= RECENT_MAX {
+            recent.clear();
+        }
+        recent.insert(hash.to_owned(), source.as_str().into());
+        Ok(source)
     }
 
     /// Removes versions that no record refers to. One that cannot be removed only takes space.
-    pub(super) fn forget_others(&self, used: &BTreeSet<String>) {
-        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let hash = name.to_str().and_then(|name| name.strip_suffix(".star"));
-            let is_unused = hash.is_some_and(|hash| hash.len() == 64 && !used.contains(hash));
-            // A copy is written before the row that names it: a young one may belong to a change under way.
-            let is_old = |file: std::fs::Metadata| {
-                file.modified().ok().and_then(|at| at.elapsed().ok()).is_some_and(|age| age >= UNUSED_FOR)
-            };
-            if is_unused && entry.metadata().is_ok_and(is_old) {
-                let _ = std::fs::remove_file(entry.path());
-            }
+    pub(super) fn forget_others(&self, used: BTreeSet<String>) -> Result<(), DatabaseError> {
+        let old = now() - UNUSED_FOR.as_micros() as i64;
+        wait(self.database.claim(OperationId::random()?, move |transaction| {
+            Box::pin(async move {
+                // A copy is written before the row that names it: a young one may belong to a change under way.
+                let all = "SELECT sha256 FROM script_copies WHERE at < $1";
+                for mut row in transaction.query(all, &[old.into()]).await? {
+                    let hash: String = row.take("sha256")?;
+                    if !used.contains(&hash) {
+                        let delete = "DELETE FROM script_copies WHERE sha256 = $1";
+                        transaction.execute(delete, &[hash.into()]).await?;
+                    }
+                }
+                Ok(())
+            })
+        }))
+    }
+}
+
+const KEEP: &str = "INSERT INTO script_copies (sha256, source, at) VALUES ($1, $2, $3) \
+    ON CONFLICT (sha256) DO UPDATE SET source = excluded.source, at = excluded.at";
+
+/// Microseconds since 1970.
+fn now() -> i64 {
+    SystemClock.since_epoch().as_micros() as i64
+}
+
+/// Imports the files of earlier versions, one for each copy. One whose contents do not match its name never ran.
+pub(super) async fn import(folder: &Path, transaction: &mut Transaction<'_>) -> Result<(), DatabaseError> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    for entry in entries.filter_map(Result::ok) {
+        let is_sound =
+            entry.metadata().is_ok_and(|file| file.is_file() && file.len() <= SOURCE_BYTES_MAX as u64);
+        let source =
+            if is_sound { std::fs::read_to_string(entry.path()).unwrap_or_default() } else { continue };
+        let hash = sha256(source.as_bytes());
+        if entry.file_name().to_str() == Some(&format!("{hash}.star")) {
+            transaction.execute(KEEP, &[hash.into(), source.into(), now().into()]).await?;
         }
     }
+    Ok(())
 }

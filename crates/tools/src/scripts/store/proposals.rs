@@ -1,6 +1,6 @@
 //! Proposals of scripts by agents, with a quota per client.
 
-use super::{Proposal, ScriptError, ScriptName, ScriptStore, check_text, copies};
+use super::{Proposal, ScriptError, ScriptName, ScriptRecords, ScriptStore, check_text, copies};
 
 /// Pending proposals of all clients.
 pub(super) const PROPOSALS_MAX: usize = 50;
@@ -14,7 +14,7 @@ impl ScriptStore {
         check_text(name, source)?;
         let proposal =
             Proposal { sha256: copies::sha256(source.as_bytes()), client: client.to_owned(), at: self.now() };
-        self.change(|records| {
+        let may_propose = |records: &ScriptRecords| {
             let mine = |proposal: &Proposal| proposal.client == client;
             if records.get(name).and_then(|record| record.proposal.as_ref()).is_some_and(|it| !mine(it)) {
                 return Err(ScriptError::ProposedByAnother(name.clone()));
@@ -27,7 +27,13 @@ impl ScriptStore {
             if waiting.len() >= PROPOSALS_MAX {
                 return Err(ScriptError::ManyProposals);
             }
-            self.copies.keep(&proposal.sha256, source)?;
+            Ok(())
+        };
+        // Kept before the change, which holds the database; what may not be proposed takes no space.
+        may_propose(&self.records()?)?;
+        self.copies.keep(&proposal.sha256, source)?;
+        self.change(|records| {
+            may_propose(records)?;
             records.entry(name.clone()).or_default().proposal = Some(proposal.clone());
             Ok(proposal)
         })

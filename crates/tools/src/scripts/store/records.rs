@@ -1,7 +1,7 @@
 //! Rows of scripts: decisions and proposals, the tables that hold them, and the files that they replace.
 
-use super::run_history;
 use super::{ScriptError, ScriptName, ScriptPermissions};
+use super::{copies, run_history};
 use jiff::Timestamp;
 use portcullis_store::database::{Migration, Record, RecordTable, Topic, TopicState};
 use portcullis_store::{FamilyTables, FilePrivacy, LegacyFile, LegacyKind, import_rows, sealed_record_table};
@@ -113,7 +113,10 @@ impl TopicState for ScriptTable {
 
 /// The tables of the script tools, and the files that they replace.
 pub(in crate::scripts) const TABLES: FamilyTables = FamilyTables {
-    migrations: &[Migration { owner: "scripts", number: 1, sql: include_str!("../schema.sql") }],
+    migrations: &[
+        Migration { owner: "scripts", number: 1, sql: include_str!("../schema.sql") },
+        Migration { owner: "scripts", number: 2, sql: include_str!("../schema_copies.sql") },
+    ],
     legacy: &[
         LegacyFile {
             name: "scripts.json",
@@ -131,6 +134,16 @@ pub(in crate::scripts) const TABLES: FamilyTables = FamilyTables {
             import: |document, transaction| {
                 let folder = document.folder.join(document.name);
                 Box::pin(async move { Ok(run_history::import(&folder, transaction).await?) })
+            },
+        },
+        // After the folder of runs, which is in it.
+        LegacyFile {
+            name: "scripts",
+            kind: LegacyKind::Folder,
+            privacy: FilePrivacy::ToWriting,
+            import: |document, transaction| {
+                let folder = document.folder.join(document.name);
+                Box::pin(async move { Ok(copies::import(&folder, transaction).await?) })
             },
         },
     ],

@@ -35,7 +35,6 @@ impl World {
         let clock = Arc::new(Hands(AtomicU64::new(1_800_000_000)));
         let scripts = ScriptStore::open(
             &dir.path().join("scripts"),
-            &dir.path().join("secure"),
             &database(&dir.path().join("secure")),
             allowed,
             clock.clone(),
@@ -48,7 +47,6 @@ impl World {
     fn other(&self) -> ScriptStore {
         ScriptStore::open(
             &self.dir.path().join("scripts"),
-            &self.dir.path().join("secure"),
             &database(&self.dir.path().join("secure")),
             Vec::new(),
             self.clock.clone(),
@@ -263,14 +261,54 @@ fn the_configuration_approves_bytes_and_not_names() {
 }
 
 #[test]
-fn a_copy_that_was_changed_does_not_run() {
+fn a_copy_that_was_changed_does_not_come_back() {
     let world = World::new();
     let name = world.write("x.star", "1");
     world.approve(&name).unwrap();
     let sha256 = copies::sha256(b"1");
-    std::fs::write(world.dir.path().join(format!("secure/scripts/{sha256}.star")), "2").unwrap();
-    let error = world.scripts.runnable(&name).unwrap_err().to_string();
+    world.write("x.star", "2");
+    let changed: Result<usize, DatabaseError> = wait(database(&world.dir.path().join("secure")).claim(
+        OperationId::random().unwrap(),
+        |transaction| {
+            Box::pin(async { transaction.execute("UPDATE script_copies SET source = '3'", &[]).await })
+        },
+    ));
+    assert_eq!(changed.unwrap(), 1);
+    let restore = ScriptRestoration { sha256, by: "ada".to_owned(), instead_of: None };
+    let error = world.scripts.restore(&name, restore).unwrap_err().to_string();
     assert!(error.contains("was changed"), "{error}");
+    assert_eq!(world.scripts.review(&name).unwrap().source, "2");
+}
+
+#[test]
+fn copies_are_rows_and_those_that_nothing_names_are_removed() {
+    let world = World::new();
+    let name = world.write("x.star", "1");
+    world.approve(&name).unwrap();
+    let age = |by: &'static str| {
+        let aged: Result<usize, DatabaseError> = wait(
+            database(&world.dir.path().join("secure"))
+                .claim(OperationId::random().unwrap(), move |transaction| {
+                    Box::pin(async move { transaction.execute(by, &[]).await })
+                }),
+        );
+        aged.unwrap();
+    };
+    age("INSERT INTO script_copies (sha256, source, at) VALUES ('old', 'nothing names it', 1)");
+    age("UPDATE script_copies SET at = 1");
+    world.scripts.propose(&"y".parse().unwrap(), "2", "agent").unwrap();
+    let backup = world.dir.path().join("copy");
+    wait(database(&world.dir.path().join("secure")).backup(&backup)).unwrap();
+    let export = wait(database(&world.dir.path().join("secure")).export()).unwrap();
+    let mut sources: Vec<&str> = export["script_copies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["source"].as_str().unwrap())
+        .collect();
+    sources.sort_unstable();
+    assert_eq!(sources, ["1", "2"]);
+    assert!(!world.dir.path().join("secure/scripts").exists());
 }
 
 #[test]
@@ -364,16 +402,24 @@ fn the_files_of_an_earlier_version_become_rows() {
         |at: &str| format!(r#"{{"at":"{at}","sha256":"00","client":"ada","duration_ms":7,"outcome":"ok"}}"#);
     let runs = [run("2026-01-02T00:00:00Z"), "{ damaged".to_owned(), run("2026-01-03T00:00:00Z")];
     std::fs::write(secure.join("scripts/runs/x.star.jsonl"), runs.join("\n")).unwrap();
+    let approved = copies::sha256(b"approved");
+    std::fs::write(secure.join(format!("scripts/{approved}.star")), "approved").unwrap();
+    std::fs::write(secure.join(format!("scripts/{}.star", "0".repeat(64))), "another text").unwrap();
 
     let database = database(&secure);
     let clock = Arc::new(Hands(AtomicU64::new(1_800_000_000)));
-    let scripts = ScriptStore::open(&dir.path().join("scripts"), &secure, &database, Vec::new(), clock);
+    let scripts = ScriptStore::open(&dir.path().join("scripts"), &database, Vec::new(), clock);
     let name: ScriptName = "x".parse().unwrap();
     assert_eq!(scripts.decisions(&name).unwrap()[0].by, "ada");
     let at: Vec<String> = scripts.runs(&name).unwrap().iter().map(|run| run.at.to_string()).collect();
     assert_eq!(at, ["2026-01-03T00:00:00Z", "2026-01-02T00:00:00Z"]);
     assert!(secure.join("scripts.json.imported").exists() && !secure.join("scripts.json").exists());
-    assert!(secure.join("scripts/runs.imported").exists() && !secure.join("scripts/runs").exists());
+    assert!(secure.join("scripts.imported/runs.imported").exists() && !secure.join("scripts").exists());
+    let export = wait(database.export()).unwrap();
+    let copies = export["script_copies"].as_array().unwrap();
+    assert!(
+        matches!(&copies[..], [copy] if copy["sha256"] == approved.as_str() && copy["source"] == "approved")
+    );
 }
 
 #[test]
@@ -387,8 +433,7 @@ fn runs_of_an_earlier_version_become_rows_without_decisions_too() {
     let clock = Arc::new(Hands(AtomicU64::new(1_800_000_000)));
     for _ in 0..2 {
         let database = database(&secure);
-        let scripts =
-            ScriptStore::open(&dir.path().join("scripts"), &secure, &database, Vec::new(), clock.clone());
+        let scripts = ScriptStore::open(&dir.path().join("scripts"), &database, Vec::new(), clock.clone());
         assert_eq!(scripts.runs(&"x".parse().unwrap()).unwrap().len(), 1);
     }
 }
