@@ -1,21 +1,23 @@
 //! The SQLite engine: a thread that writes and a thread that follows, with a connection each.
 //!
-//! How an acknowledged change is in force in every process of this machine, and a call still goes by memory alone:
+//! An acknowledged change is in force in every process of this machine, and a call reads memory only:
 //!
-//! 1. The writer runs jobs in turn. It may be kept waiting: by another process's transaction, by a flush, by a slow job.
-//! 2. The follower ([`super::follower`]) waits for no writer. It compares the snapshots with the database once a second and
-//!    with each piece of news, reads again what differs, and then writes down which version they show.
-//! 3. A reader goes by the snapshots for `FRESH_FOR` after such a comparison *began* ([`super::freshness`]). Afterwards it
-//!    wakes the follower, waits for it for at most 100 ms, and then refuses.
-//! 4. After COMMIT the writer hands the new version to the follower and goes on. The follower reads it, tells the other
-//!    processes, and acknowledges once each has written down that version, or is dead, or `FRESH_FOR` has passed.
-//! 5. A process that is silent for so long is given up: its snapshots are stale by its own clock, and its file is removed, so
-//!    that no later change waits for it. Before it renews its freshness it looks whether its file is still there; if not, it
-//!    joins again and reads again. So a process that was stopped finds out by itself.
-//! 6. A comparison that fails extends nothing, and one that fails after COMMIT ends the freshness at once.
-//! 7. A panic ends its job. A thread that goes on panicking ends; then everything that waits or comes is refused, and the
-//!    snapshots go stale.
-//! 8. There is one engine for each file and process ([`super::registry`]).
+//! 1. The writer runs jobs one after another. Another process's transaction, a flush or a slow job may block it.
+//! 2. The follower ([`super::follower`]) never waits for a writer. Once a second, and at each notification, it compares the
+//!    snapshots with the database, reloads the topics that differ, and writes the version of the snapshots into its peer file.
+//! 3. A reader uses the snapshots for `FRESH_FOR` after such a comparison *began* ([`super::freshness`]). Then it wakes the
+//!    follower, waits for it for at most 100 ms, and refuses.
+//! 4. After COMMIT the writer hands the new version to the follower and takes the next job. The follower reloads, notifies the
+//!    other processes, and acknowledges the change when each of them has written that version, has died, or `FRESH_FOR` has
+//!    passed.
+//! 5. The follower gives up a process that is silent for so long and removes its peer file, so that no later change waits for
+//!    it; the snapshots of that process are stale by its own clock. A process checks its peer file before it renews its
+//!    freshness. If the file is missing, the process joins again and reloads. So a process that was stopped finds out by itself.
+//! 6. A comparison that fails does not extend the freshness. One that fails after COMMIT ends it at once, and so does one that
+//!    finds another file at the path of the database, or migrations of a newer program.
+//! 7. A panic ends its job. A thread that panics again and again ends; then the engine refuses all jobs, and the snapshots go
+//!    stale.
+//! 8. Each process has one engine for each file ([`super::registry`]).
 
 use super::file_identity::FileIdentity;
 use super::follower::{Announcement, Follower, FollowerQueue, FollowerRequest, SnapshotReader};
@@ -66,13 +68,13 @@ pub(super) struct Engine {
 /// What the threads of the engine share with its callers.
 pub(super) struct Shared {
     jobs: Mutex<VecDeque<Job>>,
-    /// Told whenever the writer has something to do.
+    /// Notified when the writer has a job.
     wake: Condvar,
     stopping: AtomicBool,
     writer: Supervised,
     follower: Supervised,
     freshness: Arc<Freshness>,
-    /// `None` for a database in memory, which the writer follows itself.
+    /// `None` for a database in memory, whose snapshots the writer reloads itself.
     queue: Option<Arc<FollowerQueue>>,
     /// `None` for a database in memory, which no other process can replace or migrate.
     guard: Option<Arc<FileGuard>>,
@@ -86,9 +88,13 @@ pub(super) struct FileGuard {
 }
 
 impl FileGuard {
-    /// Refuses a file that was replaced, and a schema that a newer program has migrated.
-    pub(super) fn check(&self, connection: &Connection) -> Result<(), DatabaseError> {
-        self.file.check()?;
+    /// Refuses a file that was replaced.
+    pub(super) fn check_file(&self) -> Result<(), DatabaseError> {
+        self.file.check()
+    }
+
+    /// Refuses a schema that a newer program has migrated. Within a transaction, which costs no further lock.
+    pub(super) fn check_schema(&self, connection: &Connection) -> Result<(), DatabaseError> {
         self.known.check(connection, self.file.path())
     }
 }
@@ -146,7 +152,7 @@ impl Engine {
                 Follower::new(reader, guard, row_key.clone(), peers, views, freshness, queue.clone());
             engine.spawn("store-follower", move || {
                 let at_end = || {
-                    // The other processes do not wait for this one any more.
+                    // Other processes no longer wait for this one.
                     shared.freshness.expire();
                     queue.clear();
                 };
@@ -216,10 +222,10 @@ impl Engine {
                 let submitted = self.submit(Box::new(move |writer| {
                     writer.shared.views.add(&refresh);
                     writer.refresh();
-                    // The one who waits may have gone.
+                    // The caller may have gone.
                     let _ = done.send(());
                 }));
-                // A view that could not be loaded says so to its reader.
+                // A view that could not be loaded returns the error to its reader.
                 drop(submitted);
             }
         }
@@ -233,7 +239,7 @@ impl Engine {
         let Some(queue) = &self.shared.queue else { return };
         let (done, compared) = std::sync::mpsc::sync_channel(1);
         queue.push(FollowerRequest::CatchUp(done), &self.shared.follower);
-        // A follower that ended drops the request; then the snapshots go stale by themselves.
+        // A follower that has ended drops the request; then the snapshots go stale.
         let _ = compared.recv();
     }
 
@@ -277,7 +283,7 @@ impl Drop for Engine {
         }
         self.shared.wake.notify_all();
         let here = std::thread::current().id();
-        // The last clone may be dropped by a job on one of these threads.
+        // A job on one of these threads may drop the last clone.
         if self.threads.iter().any(|thread| thread.thread().id() == here) {
             return;
         }
@@ -300,17 +306,17 @@ pub(super) struct Writer {
 
 impl Writer {
     fn step(&mut self) -> bool {
-        // What a job that panicked left open. Here, so that a panic in it is contained, too.
+        // Rolls back the transaction of a job that panicked. Here, so that a panic of the rollback is caught, too.
         self.roll_back();
         let Some(job) = self.shared.next_job() else { return false };
-        // The caller of a job that panics sees that the reply is gone.
+        // The caller of a job that panics finds its reply channel closed.
         job(self);
         true
     }
 
     fn refresh(&mut self) {
-        // Only a database in memory is refreshed here; reading it cannot fail for reasons that pass.
-        let _ = self.snapshots.refresh(&mut self.connection, &self.row_key, &self.shared.views);
+        // Only a database in memory is reloaded here, and reading memory does not fail temporarily.
+        let _ = self.snapshots.refresh(&mut self.connection, None, &self.row_key, &self.shared.views);
     }
 
     /// Ends a transaction that only read, or that failed.
@@ -382,14 +388,16 @@ impl Writer {
         if matches!(kind, Kind::Read) {
             return Ok(self.connection.execute_batch("BEGIN")?);
         }
-        if let Some(guard) = &self.shared.guard {
-            guard.check(&self.connection)?;
-        }
+        let Some(guard) = &self.shared.guard else {
+            return Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?);
+        };
+        guard.check_file()?;
         let begun = self.connection.execute_batch("BEGIN IMMEDIATE").map_err(DatabaseError::from);
-        begun.map_err(|error| match (&self.shared.guard, error.is_busy()) {
-            (Some(guard), true) => DatabaseError::held(&peers::others(guard.file.path())),
-            _ => error,
-        })
+        begun.map_err(|error| match error.is_busy() {
+            true => DatabaseError::held(&peers::others(guard.file.path())),
+            false => error,
+        })?;
+        guard.check_schema(&self.connection)
     }
 
     /// Commits. Where that fails, the operation's id tells whether it happened all the same.

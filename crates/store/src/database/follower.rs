@@ -1,5 +1,5 @@
-//! The follower: a thread with its own connection that keeps snapshots fresh, tells other processes of changes, and answers
-//! theirs. It only reads, so no writer, no flush and no work in a transaction delays it.
+//! The follower: a thread with its own connection that keeps the snapshots fresh, notifies other processes of changes, and
+//! acknowledges theirs. It only reads, so no writer, flush or transaction delays it.
 
 use super::engine::FileGuard;
 use super::freshness::Freshness;
@@ -17,19 +17,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
-/// How often the database is compared without news: a process may be killed right after COMMIT. A third of the time for
-/// which a snapshot is good.
+/// Interval of comparisons without a notification, because a process may be killed right after COMMIT. A third of the time for
+/// which a snapshot is fresh.
 const TICK: Duration = Duration::from_secs(1);
-/// The pause between looks at the answers of other processes. It grows, for one that was stopped.
+/// Pause between polls of the peer files. It grows while a process does not answer.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
-/// How often a process that was given up may have to read again, before it tries at the next tick.
+/// How often a process that was given up reloads before it waits for the next tick.
 const REJOIN_TRIES: u32 = 3;
 
-/// What the follower is asked to do.
+/// A request to the follower.
 pub(super) enum FollowerRequest {
     Load(Arc<dyn Refresh>, SyncSender<()>),
-    /// Compare now, and announce the version once more: the asker has seen rows that a snapshot of some process may not show.
+    /// Compare now and announce the version again: the caller has seen rows that the snapshot of some process may lack.
     CatchUp(SyncSender<()>),
     Announce(Announcement),
 }
@@ -37,7 +37,7 @@ pub(super) enum FollowerRequest {
 /// A change that was committed.
 pub(super) struct Announcement {
     pub(super) version: i64,
-    /// Runs when every process of this machine goes by it.
+    /// Runs when every process of this machine uses it.
     pub(super) done: Box<dyn FnOnce() + Send>,
 }
 
@@ -58,7 +58,7 @@ impl FollowerQueue {
         self.requests.lock()
     }
 
-    /// Queues an request. One that comes after the end is dropped, and with it its reply.
+    /// Queues a request. A follower that has ended drops it, and with it its reply channel.
     pub(super) fn push(&self, request: FollowerRequest, supervised: &Supervised) {
         let mut requests = self.lock();
         if !supervised.is_over() {
@@ -79,17 +79,34 @@ impl FollowerQueue {
     }
 }
 
-/// Which version of the topics the snapshots show.
+/// Reloads snapshots, and knows which version they show.
 #[derive(Default)]
 pub(super) struct SnapshotReader {
     version: Option<i64>,
 }
 
 impl SnapshotReader {
-    /// Reads again what has changed since it was last read, or could not be read. Returns the version that all views show.
+    /// Reloads each topic that has changed, or that failed to load before. Returns the version that all views show.
     pub(super) fn refresh(
         &mut self,
         connection: &mut Connection,
+        guard: Option<&FileGuard>,
+        row_key: &RowKey,
+        views: &Views,
+    ) -> Result<i64, DatabaseError> {
+        // In one transaction, so that all views show the same version.
+        connection.execute_batch("BEGIN")?;
+        let read = self.read(connection, guard, row_key, views);
+        if !connection.is_autocommit() {
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        read
+    }
+
+    fn read(
+        &mut self,
+        connection: &mut Connection,
+        guard: Option<&FileGuard>,
         row_key: &RowKey,
         views: &Views,
     ) -> Result<i64, DatabaseError> {
@@ -97,17 +114,12 @@ impl SnapshotReader {
             let mut statement = connection.prepare_cached("SELECT version FROM topics WHERE name = ''")?;
             statement.query_row([], |row| row.get(0))?
         };
+        guard.map_or(Ok(()), |guard| guard.check_schema(connection))?;
         let now = Instant::now();
         if self.version == Some(version) && !views.all().iter().any(|view| view.is_due(now)) {
             return Ok(version);
         }
-        // In a transaction, so that all show the same moment.
-        connection.execute_batch("BEGIN")?;
-        let reloaded = reload(connection, row_key, views, now);
-        if !connection.is_autocommit() {
-            let _ = connection.execute_batch("ROLLBACK");
-        }
-        let version = reloaded?;
+        let version = reload(connection, row_key, views, now)?;
         self.version = Some(version);
         Ok(version)
     }
@@ -172,7 +184,7 @@ impl Follower {
         }
     }
 
-    /// Does what is due and waits for more. Returns whether to go on.
+    /// Handles the requests, polls the peers, and waits. Returns whether to go on.
     pub(super) fn step(&mut self) -> bool {
         let requests = std::mem::take(&mut *self.queue.lock());
         let ending = self.queue.ending.load(Ordering::Acquire);
@@ -211,18 +223,18 @@ impl Follower {
             if shown.is_none() && !asked.is_empty() {
                 self.freshness.expire();
             }
-            // Without a version, the ones who ask learn of it from their snapshots.
+            // Without a version the callers get their answer from the snapshots, which have expired.
             if let Some(version) = shown {
                 announced.extend(asked.drain(..).map(|done: SyncSender<()>| Announcement {
                     version,
                     done: Box::new(move || {
-                        // The one who asked may have gone.
+                        // The caller may have gone.
                         let _ = done.try_send(());
                     }),
                 }));
             }
             let newest = announced.iter().map(|announcement| announcement.version).max();
-            // The change is on disk whatever fails from here on; until it was read no reader goes by anything older.
+            // The change is on disk whatever fails from here on, so no reader may use an older snapshot.
             if newest.is_some_and(|newest| shown.is_none_or(|shown| shown < newest)) {
                 self.freshness.expire();
             }
@@ -231,7 +243,7 @@ impl Follower {
             self.pause = PAUSE_MIN;
             self.awaited.push((self.peers.tell(announcement.version), announcement));
         }
-        // A view that could not be loaded says so to its reader; the one who waits may have gone.
+        // A view that could not be loaded returns the error to its reader. The caller may have gone.
         for done in loaded {
             let _ = done.send(());
         }
@@ -243,9 +255,10 @@ impl Follower {
         self.peers.drain_news();
         for _ in 0..REJOIN_TRIES {
             let as_of = self.freshness.now();
-            let guarded = self.guard.check(&self.connection);
-            let compared = guarded
-                .and_then(|()| self.snapshots.refresh(&mut self.connection, &self.row_key, &self.views));
+            let Follower { connection, guard, row_key, views, snapshots, .. } = self;
+            let in_place = guard.check_file();
+            let compared =
+                in_place.and_then(|()| snapshots.refresh(connection, Some(guard.as_ref()), row_key, views));
             let kept = compared.and_then(|version| {
                 let kept = self.peers.acknowledge(version);
                 Ok((version, kept.map_err(DatabaseError::peers)?))
@@ -258,7 +271,7 @@ impl Follower {
                 Ok((_, Membership::Renewed)) => {}
                 Err(error) => {
                     if error.is_refused() {
-                        // Another file is in force, or another schema: the snapshots are of neither.
+                        // The path names another file, or the file has another schema: the snapshots show neither.
                         self.freshness.expire();
                     }
                     self.freshness.note_fault(error.to_string());
@@ -269,7 +282,7 @@ impl Follower {
         None
     }
 
-    /// Waits for an request, for news of another process, for its answer, or for the tick.
+    /// Waits for a request, a notification of another process, an acknowledgement, or the tick.
     fn sleep(&mut self) {
         let timeout = match self.awaited.is_empty() {
             true => TICK.saturating_sub(self.compared.map_or(TICK, |at| at.elapsed())),
@@ -285,7 +298,7 @@ impl Follower {
             }
             let timeout =
                 Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: timeout.subsec_nanos().into() };
-            // Interrupted or not, the caller looks at everything.
+            // The caller checks everything, also after an interrupt.
             poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
         };
         self.queue.wake.clear();

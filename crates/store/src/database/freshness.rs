@@ -1,4 +1,4 @@
-//! Freshness: for how long readers may go by snapshots that were not compared with the database since.
+//! Freshness: how long readers may use the snapshots after the last comparison with the database.
 
 use super::DatabaseError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -6,23 +6,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use std::time::{Duration, Instant};
 
-/// How old the last comparison may be. A process that was stopped for longer reads again before it goes by a snapshot, and
-/// a change elsewhere waits this long for one that does not answer.
+/// Maximum age of the last comparison. A process that was stopped for longer reloads before it uses a snapshot, and a change
+/// in another process waits this long for one that does not answer.
 pub(super) const FRESH_FOR: Duration = Duration::from_secs(3);
-/// How long readers wait, all together, for a process that was stopped to read again. It takes a millisecond; the bound is for
-/// the threads of the runtime that may be among them.
+/// How long readers wait for the reload after the process was stopped, counted from the first of them. A reload takes a
+/// millisecond; the bound protects the threads of the runtime, which may be among the readers.
 const REFRESH_WITHIN: Duration = Duration::from_millis(100);
 
 pub(super) struct Freshness {
     made: Instant,
-    /// When the comparison began that last found the snapshots to be current, in nanoseconds since `made`. 0 if there was none,
-    /// and `u64::MAX` where no other process can change anything.
+    /// Start of the last successful comparison, in nanoseconds since `made`. 0 if there was none, and `u64::MAX` if no other
+    /// process can change the database.
     compared: AtomicU64,
     /// When the first reader found the snapshots stale; 0 while they are not.
     stale_since: AtomicU64,
     /// Why the last comparison failed.
     fault: Mutex<Option<String>>,
-    /// Told whenever one of these changes.
+    /// Notified when one of these changes.
     told: Condvar,
 }
 
@@ -47,7 +47,7 @@ impl Freshness {
         compared != 0 && self.now().saturating_sub(compared) < FRESH_FOR.as_nanos() as u64
     }
 
-    /// Notes that the snapshots show what the database held at `as_of` or later.
+    /// Records that the snapshots show the database as of `as_of` or later.
     pub(super) fn extend(&self, as_of: u64) {
         let mut fault = self.lock_fault();
         *fault = None;
@@ -56,18 +56,18 @@ impl Freshness {
         self.told.notify_all();
     }
 
-    /// Notes that the database could not be compared. The snapshots stay good for as long as they were.
+    /// Records a failed comparison. The snapshots expire when they would have anyway.
     pub(super) fn note_fault(&self, why: String) {
         *self.lock_fault() = Some(why);
         self.told.notify_all();
     }
 
-    /// Forbids the snapshots at once: a change was made that they do not show.
+    /// Expires the snapshots at once: they lack a change that was committed.
     pub(super) fn expire(&self) {
         self.compared.store(0, Ordering::Release);
     }
 
-    /// Waits until the snapshots hold again; not at all where that has failed before.
+    /// Waits until the snapshots are fresh again. Returns at once if the last comparison failed.
     pub(super) fn wait(&self) -> Result<(), DatabaseError> {
         let now = self.now();
         let first = self.stale_since.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);

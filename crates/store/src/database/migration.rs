@@ -4,6 +4,7 @@ use super::DatabaseError;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Marks the file as ours in its header: "PORT".
 pub(super) const APPLICATION_ID: i32 = 0x504f_5254;
@@ -105,16 +106,20 @@ fn unknown<'a>(applied: &'a [AppliedMigration], known: &[Migration]) -> Option<&
 }
 
 /// The migrations that this program knows, for as long as it has the database open.
-pub(super) struct KnownMigrations(Mutex<Vec<Migration>>);
+pub(super) struct KnownMigrations {
+    known: Mutex<Vec<Migration>>,
+    /// How many the database had when they were compared last. They only become more.
+    compared: AtomicI64,
+}
 
 impl KnownMigrations {
     pub(super) fn new(migrations: &[Migration]) -> KnownMigrations {
-        KnownMigrations(Mutex::new(with_seam(migrations)))
+        KnownMigrations { known: Mutex::new(with_seam(migrations)), compared: AtomicI64::new(0) }
     }
 
     /// Adds those of one more opener in this process.
     pub(super) fn extend(&self, migrations: &[Migration]) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
         for new in migrations {
             if !known.iter().any(|old| (old.owner, old.number) == (new.owner, new.number)) {
                 known.push(*new);
@@ -124,8 +129,16 @@ impl KnownMigrations {
 
     /// Refuses a schema that a newer program has migrated while this one had it open.
     pub(super) fn check(&self, connection: &Connection, path: &Path) -> Result<(), DatabaseError> {
+        let count: i64 =
+            connection.prepare_cached("SELECT count(*) FROM migrations")?.query_row([], |row| row.get(0))?;
+        if self.compared.load(Ordering::Relaxed) == count {
+            return Ok(());
+        }
         let applied = applied(connection)?;
-        let Some((_, _, program)) = unknown(&applied, &self.0.lock()).cloned() else { return Ok(()) };
+        let Some((_, _, program)) = unknown(&applied, &self.known.lock()).cloned() else {
+            self.compared.store(count, Ordering::Relaxed);
+            return Ok(());
+        };
         let why = format!(
             "was migrated by a newer Portcullis ({program}) while this one ({}) had it open; restart the hub with that version",
             env!("CARGO_PKG_VERSION")

@@ -1,10 +1,10 @@
 //! The other processes on this machine that have the same database open.
 //!
-//! Each has a file in a folder beside the database, locked for as long as the process lives, and writes into it the version that
-//! its snapshots show. A change writes the new version into a file that all of them watch, and is acknowledged when each
-//! has read again, has died, or has let [`FRESH_FOR`] pass: then its snapshots are stale by its own clock, which is the
-//! same for all. Its file is removed, so that no later change waits for it. A process that finds its own file gone, such as
-//! one that was stopped, makes a new one and reads again before it goes by anything. So an acknowledged revocation is in
+//! Each process has a peer file in a folder beside the database, locks it for as long as it lives, and writes the version of its
+//! snapshots into it. A change writes the new version into the file `changed`, which all processes watch. The change is
+//! acknowledged when each process has reloaded, has died, or has let [`FRESH_FOR`] pass: then its snapshots are stale by its
+//! own clock, which is the same for all. Its peer file is removed, so that no later change waits for it. A process that
+//! finds its peer file missing makes a new one and reloads before it uses a snapshot. So an acknowledged revocation is in
 //! force everywhere, and a stopped process delays one change, once.
 
 use super::freshness::FRESH_FOR;
@@ -16,12 +16,13 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a change writes, and all processes watch. Locked, shared by those that acknowledge and alone by the one that removes.
+/// The file that a change writes and all processes watch. A process that acknowledges holds a shared lock on it, one that
+/// removes a peer file an exclusive lock.
 const CHANGED: &str = "changed";
-/// A version as text, followed by the inode of the database that it is of, since a backup put in its place counts anew. Both have
-/// the same length always, so that no reader sees half of one.
+/// Length of a version as text, and of the inode of its database after it: the versions of a backup put in its place count anew.
+/// The length is fixed, so that no reader sees half of a number.
 const DIGITS: usize = 20;
-/// When the snapshots of a process that does not answer have become stale by its own clock, with a margin for rounding.
+/// After this time the snapshots of a process that does not answer are stale by its own clock. With a margin for rounding.
 pub(super) const ANSWER_WITHIN: Duration = FRESH_FOR.saturating_add(Duration::from_millis(10));
 /// For how long a process tries to acknowledge while another one removes files. That takes microseconds.
 const LOCK_TRIES: u32 = 50;
@@ -34,7 +35,7 @@ pub(super) struct Peers {
     /// The inode of the database.
     inode: u64,
     changed: JoinedFile,
-    /// Tells of writes to `changed`; where the kernel has none to give, the tick has to do.
+    /// Reports writes to `changed`. `None` if the kernel has no more watches; then the tick finds them.
     watch: Option<OwnedFd>,
     own: OwnFile,
     acknowledged: Option<i64>,
@@ -44,6 +45,8 @@ pub(super) struct Peers {
 struct JoinedFile {
     file: File,
     path: PathBuf,
+    device: u64,
+    inode: u64,
 }
 
 /// The file of this process. It is removed when the process leaves.
@@ -53,7 +56,7 @@ struct OwnFile(JoinedFile);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Membership {
     Kept,
-    /// They had given it up; it has joined again, and what it has read may be old.
+    /// They had given it up. It has joined again, and must reload.
     Renewed,
 }
 
@@ -76,17 +79,17 @@ impl Peers {
         Ok((changed, watch, own))
     }
 
-    /// Returns whether other processes find the files of this one. They do not where somebody has removed the folder.
+    /// Returns whether other processes find the files of this one. They do not after the folder was removed.
     fn is_joined(&self) -> io::Result<bool> {
         Ok(self.own.0.is_there()? && self.changed.is_there()?)
     }
 
-    /// Returns what can be waited on for news.
+    /// Returns the descriptor that becomes readable with a notification.
     pub(super) fn news(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(AsFd::as_fd)
     }
 
-    /// Forgets the news so far. Before the database is read, so that none is lost.
+    /// Consumes the notifications so far. Called before the database is read, so that none is lost.
     pub(super) fn drain_news(&self) {
         let mut events = [0; 1024];
         while let Some(watch) = &self.watch
@@ -94,13 +97,13 @@ impl Peers {
         {}
     }
 
-    /// Writes down which version the snapshots of this process show.
+    /// Writes the version of the snapshots into the peer file.
     pub(super) fn acknowledge(&mut self, version: i64) -> io::Result<Membership> {
         if self.acknowledged == Some(version) && self.is_joined()? {
             return Ok(Membership::Kept);
         }
         {
-            // So that no process removes the file between the look at it and the write.
+            // So that no process removes the file between the check and the write.
             let _lock = SharedLock::of(&self.changed.file)?;
             if self.is_joined()? {
                 // A file that cannot be written costs another process a wait, and nothing else.
@@ -114,7 +117,7 @@ impl Peers {
         Ok(Membership::Renewed)
     }
 
-    /// Tells every other process of a change. Returns those that have to read it.
+    /// Notifies every other process of a change. Returns those that have not reloaded.
     pub(super) fn tell(&self, version: i64) -> PeersBehind {
         let _ = write_version(&self.changed.file, version, self.inode);
         PeersBehind { version, told: Instant::now(), others: self.others().ok() }
@@ -127,7 +130,7 @@ impl Peers {
         paths.filter(|path| path.as_ref().map_or(true, is_other)).collect()
     }
 
-    /// Returns whether every process goes by a change that they were told of.
+    /// Returns whether every process has reloaded, has died, or was given up.
     pub(super) fn have_read(&self, behind: &mut PeersBehind) -> bool {
         if behind.others.is_none() {
             behind.others = self.others().ok();
@@ -136,7 +139,7 @@ impl Peers {
             others.retain(|path| self.is_behind(path, behind.version));
         }
         if behind.told.elapsed() >= ANSWER_WITHIN {
-            // Those that could not be listed have read by now, or their snapshots are stale.
+            // Processes that could not be listed have reloaded at their tick, or their snapshots are stale.
             let silent = behind.others.take().unwrap_or_default();
             silent.iter().for_each(|path| self.give_up(path, behind.version));
             return true;
@@ -144,9 +147,9 @@ impl Peers {
         behind.others.as_ref().is_some_and(Vec::is_empty)
     }
 
-    /// Removes the file of a process that does not answer.
+    /// Removes the peer file of a process that does not answer.
     fn give_up(&self, path: &Path, version: i64) {
-        // Where the lock is not to be had the next change waits for that process, too.
+        // Without the lock the file stays, and the next change waits for that process, too.
         if self.changed.file.try_lock().is_ok() {
             if self.is_behind(path, version) {
                 let _ = fs::remove_file(path);
@@ -155,7 +158,7 @@ impl Peers {
         }
     }
 
-    /// Returns whether a process lives and still goes by an older version. What a dead one left is removed.
+    /// Returns whether a process lives and its snapshots show an older version. Removes the peer file of a dead process.
     fn is_behind(&self, path: &Path, version: i64) -> bool {
         let file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -209,14 +212,14 @@ impl JoinedFile {
     fn open(path: PathBuf) -> io::Result<JoinedFile> {
         let file =
             OpenOptions::new().create(true).truncate(false).read(true).write(true).mode(0o600).open(&path)?;
-        Ok(JoinedFile { file, path })
+        let opened = file.metadata()?;
+        Ok(JoinedFile { file, path, device: opened.dev(), inode: opened.ino() })
     }
 
     /// Returns whether its path still names this file.
     fn is_there(&self) -> io::Result<bool> {
-        let open = self.file.metadata()?;
         match fs::symlink_metadata(&self.path) {
-            Ok(named) => Ok((named.dev(), named.ino()) == (open.dev(), open.ino())),
+            Ok(named) => Ok((named.dev(), named.ino()) == (self.device, self.inode)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
