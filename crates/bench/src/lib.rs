@@ -5,4 +5,5 @@
 //! never shipped.
 
 pub mod abuse;
+pub mod sample_rows;
 pub mod torture;

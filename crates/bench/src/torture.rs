@@ -10,6 +10,7 @@ pub mod figure;
 pub mod full_disk;
 pub mod kill;
 pub mod kill_database;
+pub mod kill_import;
 pub mod random;
 pub mod servers;
 pub mod session;

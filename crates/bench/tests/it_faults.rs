@@ -38,7 +38,7 @@ fn nothing_is_promised_that_a_failing_disk_does_not_hold() {
     let seen = faults::run(&program, &InjectedFault::some(count, &mut SplitMix64::new(seed)), seed).unwrap();
     println!("{seen:#?}");
     assert!(seen.problems.is_empty(), "{}", seen.problems.join("\n"));
-    assert!(seen.faults > 0 && seen.acknowledged > 0 && seen.refused > 0, "{seen:?}");
+    assert!(seen.faults > 0 && seen.acknowledged > 0 && seen.refused > 0 && seen.approved > 0, "{seen:?}");
 }
 
 /// The kernel drops what a failed flush did not write, and forgets that it did; another flush alone loses it.

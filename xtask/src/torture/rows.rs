@@ -37,6 +37,12 @@ pub(crate) const ROWS: &[TortureRow] = &[
         figures: table::marked,
     },
     TortureRow {
+        name: "kill-import",
+        what: "SIGKILL at each step of the import of an earlier version's files",
+        work: |context| torture(context, "kill-import", 1_000),
+        figures: table::marked,
+    },
+    TortureRow {
         name: "faults",
         what: "fault injection: the Nth write, fsync, rename or open fails",
         work: |context| torture(context, "faults", 1_000),

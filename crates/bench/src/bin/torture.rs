@@ -5,7 +5,9 @@
 use anyhow::{Context, Result, bail};
 use portcullis_bench::torture::faults::{self, FaultErrno, FaultTarget, InjectedFault};
 use portcullis_bench::torture::servers::{self, CalledServer, ServerFault, ServerProgram};
-use portcullis_bench::torture::{SplitMix64, TIMES, TortureFigure, full_disk, kill, kill_database, session};
+use portcullis_bench::torture::{
+    SplitMix64, TIMES, TortureFigure, full_disk, kill, kill_database, kill_import, session,
+};
 use portcullis_testkit::{changeable_server, faulty_server};
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,9 +47,12 @@ fn main() -> Result<ExitCode> {
         "kill" => kill(&program, count, seed)?,
         "faults" => faults(&program, count, seed)?,
         "kill-database" => kill_database(count, seed)?,
+        "kill-import" => kill_import(&program, count)?,
         "full-disk" => full_disk(&program, count)?,
         "servers" => servers(&program, count)?,
-        other => bail!("`{other}` is no part; expected kill, kill-database, faults, full-disk or servers"),
+        other => bail!(
+            "`{other}` is no part; expected kill, kill-database, kill-import, faults, full-disk or servers"
+        ),
     };
     figures.iter().for_each(|figure| println!("{figure}"));
     let failed = figures.iter().any(|figure| figure.ok == Some(false));
@@ -84,6 +89,23 @@ fn kill_database(kills: u64, seed: u64) -> Result<Vec<TortureFigure>> {
     ])
 }
 
+fn kill_import(program: &Path, kills: u64) -> Result<Vec<TortureFigure>> {
+    if let Some(reason) = faults::missing() {
+        return Ok(vec![TortureFigure::info("skipped", reason)]);
+    }
+    let seen = kill_import::run(program, u32::try_from(kills)?)?;
+    seen.problems.iter().for_each(|problem| println!("{problem}"));
+    Ok(vec![
+        at_least_one("kills during the import", seen.kills),
+        TortureFigure::info("of these before it was committed", seen.not_begun.to_string()),
+        TortureFigure::exactly(
+            "homes that lost, doubled or refused something",
+            seen.problems.len() as u64,
+            0,
+        ),
+    ])
+}
+
 fn faults(program: &Path, count: u64, seed: u64) -> Result<Vec<TortureFigure>> {
     if let Some(reason) = faults::missing() {
         return Ok(vec![TortureFigure::info("skipped", reason)]);
@@ -106,6 +128,7 @@ fn faults(program: &Path, count: u64, seed: u64) -> Result<Vec<TortureFigure>> {
         at_least_one("failures made", seen.faults),
         at_least_one("calls acknowledged", seen.acknowledged),
         at_least_one("calls refused", seen.refused),
+        at_least_one("approvals consumed", seen.approved),
         TortureFigure::info("hubs that said why they do not start", seen.not_started.to_string()),
         TortureFigure::exactly(
             "promises broken, files torn, hubs that did not recover",
@@ -127,6 +150,11 @@ fn full_disk(program: &Path, calls: u64) -> Result<Vec<TortureFigure>> {
         TortureFigure::exactly("reads that went on", seen.read, calls),
         TortureFigure::exactly("hubs that work again when there is room", u64::from(seen.recovered), 1),
         TortureFigure::exactly("logs that verify afterwards", u64::from(seen.verified), 1),
+        TortureFigure::exactly(
+            "clients revoked exactly if the command said so",
+            u64::from(seen.revocation_held),
+            1,
+        ),
     ])
 }
 

@@ -4,6 +4,7 @@
 //! The real program runs under strace, which makes the call fail without making it, and writes down everything else
 //! for [`durable`](super::durable) to judge. strace counts for each thread apart, so one run may see several failures.
 
+mod approved_calls;
 mod commands;
 mod workload;
 
@@ -12,6 +13,7 @@ use super::random::SplitMix64;
 use super::session::{CallReply, StdioSession, TortureHome};
 use super::trace;
 use anyhow::{Context, Result};
+use approved_calls::ApprovedCalls;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -163,6 +165,8 @@ pub struct FaultFigures {
     pub faults: u64,
     pub acknowledged: u64,
     pub refused: u64,
+    /// Approvals that a call has consumed.
+    pub approved: u64,
     /// The program said why and did not start.
     pub not_started: u64,
     pub commands: u64,
@@ -176,6 +180,7 @@ impl FaultFigures {
         self.faults += other.faults;
         self.acknowledged += other.acknowledged;
         self.refused += other.refused;
+        self.approved += other.approved;
         self.not_started += other.not_started;
         self.commands += other.commands;
         self.problems.extend(other.problems);
@@ -274,6 +279,8 @@ fn places(lab: &TortureHome) -> DiskLayout {
 /// One run of the hub: works while the failure happens, is killed, and is looked at.
 fn hub(program: &Path, fault: &InjectedFault, random: &mut SplitMix64) -> Result<FaultFigures> {
     let lab = TortureHome::in_folder(program, &workplace())?;
+    let config = [portcullis_testkit::process::UNHURRIED, approved_calls::CONFIG].concat();
+    std::fs::write(lab.home().join("portcullis.toml"), config)?;
     let (log, places) = (lab.beside("trace"), places(&lab));
     let only = match fault.kind {
         FaultTarget::LogWrite => {
@@ -285,6 +292,7 @@ fn hub(program: &Path, fault: &InjectedFault, random: &mut SplitMix64) -> Result
     let mut seen = FaultFigures { runs: 1, ..FaultFigures::default() };
     let mut problems = Vec::new();
     let mut work = FaultWorkload::new(lab.files());
+    let mut approved = ApprovedCalls::default();
     let started = session.initialize();
     if started {
         for id in 1..=CALLS {
@@ -298,6 +306,11 @@ fn hub(program: &Path, fault: &InjectedFault, random: &mut SplitMix64) -> Result
                 }
             }
             work.replied(id, &reply);
+            if approved_calls::AT.contains(&id)
+                && let Err(error) = approved.one(&lab, &mut session)
+            {
+                problems.push(format!("after call {id}: {error:#}"));
+            }
             if matches!(reply, CallReply::Gone | CallReply::Silent) {
                 break;
             }
@@ -306,6 +319,7 @@ fn hub(program: &Path, fault: &InjectedFault, random: &mut SplitMix64) -> Result
             problems.push("it does not work again after the failure".to_owned());
         }
     }
+    seen.approved = approved.count;
     let killed = random.roll().is_multiple_of(2);
     let said = if killed && started { session.kill()? } else { session.close()? };
     if !started {
@@ -325,7 +339,7 @@ fn hub(program: &Path, fault: &InjectedFault, random: &mut SplitMix64) -> Result
         // One cause makes many, and the first says most.
         problems.extend(durable::too_early(&calls, &places, &work.promises()).into_iter().take(TOLD_MAX));
     }
-    if let Err(error) = afterwards(&lab, &work) {
+    if let Err(error) = afterwards(&lab, &work, &mut approved) {
         problems.push(format!("{error:#}"));
     }
     seen.problems = problems.into_iter().map(|problem| format!("{fault:?}: {problem}")).collect();
@@ -339,11 +353,12 @@ fn recovers(session: &mut StdioSession) -> bool {
 }
 
 /// Looks at what is left, first as it is and then with a hub that has no failures.
-fn afterwards(lab: &TortureHome, work: &FaultWorkload) -> Result<()> {
+fn afterwards(lab: &TortureHome, work: &FaultWorkload, approved: &mut ApprovedCalls) -> Result<()> {
     work.check().context("after the end")?;
     let mut session = StdioSession::start(lab.command::<&str>(&[], &["--mcp"]))?;
     anyhow::ensure!(session.initialize(), "a hub without failures does not start: {}", session.close()?);
     anyhow::ensure!(recovers(&mut session), "a hub without failures does not write: {}", session.close()?);
+    approved.check(&mut session)?;
     session.close()?;
     work.check().context("after another start")?;
     let left: Vec<_> = workload::temporaries(&lab.files())?;

@@ -1,4 +1,5 @@
-//! A disk with no room for the record of a call: nothing that has side effects happens.
+//! A disk with no room for the record of a call: nothing that has side effects happens. Nor for a change of the database: a
+//! client is revoked or is not, and the one who asked knows which.
 
 use super::session::{CallReply, StdioSession, TortureHome};
 use anyhow::{Result, ensure};
@@ -21,6 +22,8 @@ pub struct FullDiskFigures {
     pub read: u64,
     pub recovered: bool,
     pub verified: bool,
+    /// Whether a client was revoked exactly if the command said so, and could be revoked when there was room.
+    pub revocation_held: bool,
 }
 
 /// A small file system, gone when dropped.
@@ -30,7 +33,7 @@ impl SmallDisk {
     fn mount(path: PathBuf) -> Result<Option<SmallDisk>> {
         std::fs::create_dir(&path)?;
         let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&path).output();
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&path).output();
         Ok(mounted.is_ok_and(|output| output.status.success()).then_some(SmallDisk(path)))
     }
 }
@@ -54,6 +57,7 @@ pub fn run(program: &Path, calls: u64) -> Result<Option<FullDiskFigures>> {
         session.call(1, "workspace_write", &write("kept.md", KEPT)) == CallReply::Done,
         "it does not write"
     );
+    lab.succeeds(&["clients", "add", "ada", "--json"])?;
 
     let filler = disk.0.join("filler");
     fill(&filler)?;
@@ -77,7 +81,14 @@ pub fn run(program: &Path, calls: u64) -> Result<Option<FullDiskFigures>> {
         seen.read += u64::from(read == CallReply::Done);
         seen.changed += u64::from(std::fs::read_to_string(disk.0.join("ai-data/kept.md"))? != KEPT);
     }
+    fill(&filler)?;
+    let revoked = lab.succeeds(&["clients", "revoke", "ada", "--json"]).is_ok();
     std::fs::remove_file(&filler)?;
+    let is_there =
+        || Ok::<_, anyhow::Error>(lab.succeeds(&["clients", "list", "--json"])?.contains("\"ada\""));
+    let held = is_there()? != revoked;
+    seen.revocation_held =
+        held && (revoked || lab.succeeds(&["clients", "revoke", "ada", "--json"]).is_ok()) && !is_there()?;
     let again = write("kept.md", "room again");
     seen.recovered = (0..RECOVERY_TRIES_MAX)
         .any(|tried| session.call(id + 2 + tried, "workspace_write", &again) == CallReply::Done);

@@ -2,6 +2,10 @@
 //!
 //! One approval covers a call over all its rounds. The token that links a round to its approval is single-use: a replayed
 //! round, or one for a different call, needs a new approval.
+//!
+//! They are in memory, not in the database: the client returns the token in state that is sealed with a key of this process, so
+//! no round outlives the hub or reaches another one, and a row could never be taken. With a key that hubs share they become
+//! sealed rows, taken by a claim.
 
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;

@@ -2,7 +2,7 @@
 //!
 //! `bench-load run PORTCULLIS` prints one line per figure: what, measured, target and verdict, with tabs between.
 //! `bench-load echo` and `constant TEXT_BYTES` are what the hub is compared with, processes of their own as the hub is.
-//! `bench-load gate`, `http PORTCULLIS`, `memory PORTCULLIS` and `vault PORTCULLIS` measure one part, for who changes it.
+//! `bench-load gate`, `store`, `http PORTCULLIS`, `memory PORTCULLIS` and `vault PORTCULLIS` measure one part, for who changes it.
 //! `bench-load upstream PORTCULLIS [rust=PROGRAM] [npm=NODE:SCRIPT] [pypi=PROGRAM] [tiny=NODE:SCRIPT]` calls another server
 //! through the hub and through others of its kind; `bench-load tiny stdio` and `tiny http` are that server, unless it is told.
 //! `bench-load compare PORTCULLIS…` loads several builds by turns; `compare-upstream tiny=NODE:SCRIPT PORTCULLIS…` lets them
@@ -38,6 +38,8 @@ async fn main() -> Result<()> {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["run", portcullis] => run(Path::new(portcullis)).await,
         ["echo"] => echo::echo(),
+        ["hold-database", folder] => store::hold(Path::new(folder)),
+        ["store"] => store::measure().map(|figures| print(&figures)),
         ["constant", text_bytes] => echo::constant(text_bytes.parse()?),
         ["tiny", "stdio"] => tiny_server::stdio(),
         ["tiny", "http"] => tiny_server::http(),
