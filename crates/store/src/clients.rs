@@ -258,11 +258,21 @@ impl TopicState for ClientTable {
 
     fn of(records: &Vec<ClientRecord>) -> Result<ClientTable, String> {
         let mut known = ClientTable::default();
+        // Many clients have the same lists, and to compile one costs more than all else here.
+        let mut compiled: HashMap<Vec<String>, Pattern> = HashMap::new();
+        let mut pattern = |globs: &Vec<String>| -> Result<Pattern, PatternError> {
+            if let Some(known) = compiled.get(globs) {
+                return Ok(known.clone());
+            }
+            let new = Pattern::new(globs)?;
+            compiled.insert(globs.clone(), new.clone());
+            Ok(new)
+        };
         for record in records {
             let info = record.info()?;
             let broken = |why: String| format!("client `{}`: {why}", info.name);
-            let allow = Pattern::new(&info.allow).map_err(|e| broken(e.to_string()))?;
-            let deny = (!info.deny.is_empty()).then(|| Pattern::new(&info.deny)).transpose();
+            let allow = pattern(&info.allow).map_err(|e| broken(e.to_string()))?;
+            let deny = (!info.deny.is_empty()).then(|| pattern(&info.deny)).transpose();
             let deny = deny.map_err(|e| broken(e.to_string()))?;
             let (effects, view) = (info.effects, info.tools);
             let scope = Scope { allow, deny, effects, view, ..Scope::everything() };
