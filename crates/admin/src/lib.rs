@@ -16,6 +16,7 @@ pub use redacted_desk::{DeskResult, RedactedDesk, RedactedEventStream, RedactedV
 
 use axum::Router;
 use axum::middleware::map_response;
+use portcullis_ops::tool_families::LiveZone;
 use portcullis_ops::{Problem, ProblemCode};
 use portcullis_server::http::MountedRoutes;
 use sign_in::SignIn;
@@ -32,6 +33,8 @@ pub struct AdminApp {
     pub sign_in: Arc<SignIn>,
     /// Cancelled at shutdown, to end event streams.
     pub closing: CancellationToken,
+    /// The configured time zone, in which the pages tell times.
+    pub zone: LiveZone,
 }
 
 /// Returns the router of the page and the API.

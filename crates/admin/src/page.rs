@@ -36,6 +36,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use flash::FlashMessages;
 use portcullis_ops::Problem;
+use portcullis_ops::tool_families::LiveZone;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -50,13 +51,15 @@ pub(crate) struct PageState {
     notices: FlashMessages,
     streams: Arc<Semaphore>,
     closing: CancellationToken,
+    zone: LiveZone,
 }
 
 pub(crate) fn router(app: AdminApp) -> Router {
-    let AdminApp { counter, sign_in, closing } = app;
+    let AdminApp { counter, sign_in, closing, zone } = app;
     let streams = Arc::new(Semaphore::new(STREAMS_MAX));
     let has_scripts = counter.has_scripts();
-    let pages = Arc::new(PageState { counter, sign_in, notices: FlashMessages::default(), streams, closing });
+    let notices = FlashMessages::default();
+    let pages = Arc::new(PageState { counter, sign_in, notices, streams, closing, zone });
     let mut router = Router::new()
         .route("/admin", get(now::show))
         .route("/admin/", get(now::show))

@@ -17,7 +17,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::Timestamp;
 use password_lockout::PasswordLockout;
 use portcullis_core::{Clock, Secret, blocking};
-use portcullis_ops::{Problem, ProblemCode};
+use portcullis_ops::admins::{Administrators, ChangedPassword, EndedSessions, admin_problem};
+use portcullis_ops::{Actor, Problem, ProblemCode};
 use portcullis_store::admins::{AdminError, AdminStore, NewPassword, SessionInfo, SessionOrigin};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,8 @@ pub type Password = Secret<Zeroizing<String>>;
 /// Authenticates administrators.
 pub struct SignIn {
     admins: Arc<AdminStore>,
+    /// The same, for changes that are recorded.
+    administrators: Arc<Administrators>,
     tries: PasswordLockout,
     hashing: Semaphore,
 }
@@ -103,8 +106,9 @@ impl Visitor {
 }
 
 impl SignIn {
-    pub fn new(admins: Arc<AdminStore>, clock: Arc<dyn Clock>) -> SignIn {
-        SignIn { admins, tries: PasswordLockout::new(clock), hashing: Semaphore::new(HASHING_MAX) }
+    pub fn new(administrators: Arc<Administrators>, clock: Arc<dyn Clock>) -> SignIn {
+        let (tries, hashing) = (PasswordLockout::new(clock), Semaphore::new(HASHING_MAX));
+        SignIn { admins: administrators.store().clone(), administrators, tries, hashing }
     }
 
     /// Signs in with a password.
@@ -166,17 +170,16 @@ impl SignIn {
         session: &AdminSession,
         old: Password,
         new: Password,
-    ) -> Result<(), Problem> {
+    ) -> Result<ChangedPassword, Problem> {
         self.tries.check_lockout(visitor.address).map_err(wait)?;
         let (admins, name) = (self.admins.clone(), session.admin.clone());
         if !self.with_hashing_slot(move || admins.verify(&name, &old)).await? {
             self.tries.failed(visitor.address);
             return Err(Problem::new(ProblemCode::Forbidden, "the current password is wrong"));
         }
-        let (admins, name, id) = (self.admins.clone(), session.admin.clone(), session.id.clone());
-        self.with_hashing_slot(move || admins.change_password(&name, NewPassword::new(&new)?, &id)).await?;
-        tracing::info!(target: "admin", admin = session.admin, "password changed");
-        Ok(())
+        let new = self.with_hashing_slot(move || NewPassword::new(&new)).await?;
+        let (admins, name, id) = (self.administrators.clone(), session.admin.clone(), session.id.clone());
+        blocking(move || admins.change_password(&name, new, &id)).await
     }
 
     /// Returns the valid session of a request, and extends it.
@@ -201,20 +204,21 @@ impl SignIn {
 
     /// Ends the session. Returns the cookie that clears it.
     pub async fn sign_out(&self, session: &AdminSession) -> Result<HeaderValue, Problem> {
-        self.end_session(&session.id).await?;
+        let (admins, id) = (self.admins.clone(), session.id.clone());
+        blocking(move || admins.end_session(&id)).await.map_err(admin_problem)?;
         Ok(cookie::forget())
     }
 
     /// Ends one session of any administrator.
-    pub async fn end_session(&self, id: &str) -> Result<(), Problem> {
-        let (admins, id) = (self.admins.clone(), id.to_owned());
-        blocking(move || admins.end_session(&id)).await.map_err(admin_problem)
+    pub async fn end_session(&self, id: &str, by: Actor) -> Result<EndedSessions, Problem> {
+        let (admins, id) = (self.administrators.clone(), id.to_owned());
+        blocking(move || admins.end_session(&id, &by)).await
     }
 
-    /// Ends all sessions of all administrators. Returns how many there were.
-    pub async fn sign_out_everywhere(&self) -> Result<usize, Problem> {
-        let admins = self.admins.clone();
-        blocking(move || admins.end_sessions(None)).await.map_err(admin_problem)
+    /// Ends all sessions of all administrators.
+    pub async fn sign_out_everywhere(&self, by: Actor) -> Result<EndedSessions, Problem> {
+        let admins = self.administrators.clone();
+        blocking(move || admins.end_all_sessions(&by)).await
     }
 
     /// Returns all sessions.
@@ -229,7 +233,7 @@ impl SignIn {
             from: info.from,
             browser: info.browser,
         };
-        Ok(self.admins.sessions().map_err(admin_problem)?.into_iter().map(shown).collect())
+        Ok(self.administrators.sessions()?.into_iter().map(shown).collect())
     }
 
     async fn open(&self, visitor: &Visitor, name: &str) -> Result<NewSession, Problem> {
@@ -300,23 +304,4 @@ fn wait(left: Duration) -> Problem {
         format!("too many failed sign-ins from this address: retry in {seconds} s"),
     )
     .hint("open sessions still work; `portcullis admin link` on the hub's machine prints a sign-in link")
-}
-
-/// Maps store errors to responses; I/O details go to the log only.
-fn admin_problem(error: AdminError) -> Problem {
-    let code = match &error {
-        AdminError::Name(_) | AdminError::ShortPassword(_) | AdminError::LongPassword => ProblemCode::Invalid,
-        AdminError::Link => ProblemCode::Forbidden,
-        AdminError::Unknown(_) | AdminError::UnknownSession(_) => ProblemCode::NotFound,
-        AdminError::Full => ProblemCode::Conflict,
-        AdminError::Damaged(_) | AdminError::Database(_) => {
-            tracing::error!(target: "admin", %error, "administrators file unusable");
-            return Problem::unavailable(
-                "sign-in is unavailable: the administrators file cannot be read or written",
-            )
-            .hint("see the hub's log for the cause");
-        }
-        AdminError::Hash(_) | AdminError::Random(_) | AdminError::Panicked(_) => ProblemCode::Internal,
-    };
-    Problem::new(code, error.to_string())
 }

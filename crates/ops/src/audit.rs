@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use portcullis_core::json::printable;
 use portcullis_core::{Clock, Pattern, SystemClock};
 use portcullis_guard::AuditSettings;
-use portcullis_guard::audit::{self, AuditMatches, AuditQuery, VerifyError, VerifyReport};
+use portcullis_guard::audit::{self, AuditMatches, AuditQuery, LogDefect, VerifyError, VerifyReport};
 use portcullis_store::approvals::Approval;
 use portcullis_store::clients::parse_duration;
 use portcullis_store::database::wait;
@@ -17,6 +17,57 @@ const LIMIT_USUALLY: usize = 100;
 const LIMIT_MAX: usize = 500;
 /// Maximum length of the search text.
 const TEXT_BYTES_MAX: usize = 1_000;
+
+/// Result of verifying the log. A log that cannot be read is not one that was modified.
+#[derive(Debug)]
+pub enum AuditVerdict {
+    Intact(VerifyReport),
+    /// The first record that was changed, removed or added.
+    Modified(LogDefect),
+    /// Why it cannot be read, or has no key.
+    Unverifiable(String),
+}
+
+impl AuditVerdict {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            AuditVerdict::Intact(_) => "intact",
+            AuditVerdict::Modified(_) => "modified",
+            AuditVerdict::Unverifiable(_) => "unverifiable",
+        }
+    }
+
+    /// Returns the defect, or why there is no result.
+    pub fn problem(&self) -> Option<String> {
+        match self {
+            AuditVerdict::Intact(_) => None,
+            AuditVerdict::Modified(defect) => Some(defect.to_string()),
+            AuditVerdict::Unverifiable(why) => Some(why.clone()),
+        }
+    }
+
+    /// Returns the result, in one sentence.
+    pub fn sentence(&self) -> String {
+        match self {
+            AuditVerdict::Intact(VerifyReport { records, files, anchors, .. }) => format!(
+                "The audit log is intact: {records} records in {files} files, checked against {anchors} anchors."
+            ),
+            AuditVerdict::Modified(defect) => format!("The audit log was modified: {defect}."),
+            AuditVerdict::Unverifiable(why) => format!("The audit log cannot be verified: {why}."),
+        }
+    }
+}
+
+/// Verifies the log, whether or not a hub runs.
+pub fn verify_log(settings: &AuditSettings) -> AuditVerdict {
+    match audit::verify(settings) {
+        Ok(report) => AuditVerdict::Intact(report),
+        Err(VerifyError::Fault(defect)) => AuditVerdict::Modified(defect),
+        Err(error @ (VerifyError::Key(_) | VerifyError::Io { .. })) => {
+            AuditVerdict::Unverifiable(error.to_string())
+        }
+    }
+}
 
 impl Operations {
     pub fn audit_settings(&self) -> AuditSettings {
@@ -48,9 +99,10 @@ impl Operations {
         Ok((records, approval))
     }
 
-    pub fn verify_audit(&self) -> Result<VerifyReport, VerifyError> {
+    /// As [`verify_log`], with the latest records of a running hub.
+    pub fn verify_audit(&self) -> AuditVerdict {
         self.flush_audit();
-        audit::verify(&self.audit_settings())
+        verify_log(&self.audit_settings())
     }
 
     /// Writes the latest records of a running hub, so that they are found.
@@ -122,6 +174,27 @@ fn unreadable(error: std::io::Error) -> Problem {
 mod tests {
     use super::*;
     use crate::ProblemCode;
+
+    #[test]
+    fn a_log_that_cannot_be_read_was_not_modified() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = AuditSettings::in_folder(folder.path());
+        assert_eq!(verify_log(&settings).as_str(), "intact");
+        std::fs::create_dir_all(&settings.dir).unwrap();
+        std::fs::write(settings.dir.join("audit.jsonl"), "{}\n").unwrap();
+        let without_key = verify_log(&settings);
+        assert_eq!(without_key.as_str(), "unverifiable", "{without_key:?}");
+        std::fs::remove_dir_all(&settings.dir).unwrap();
+        std::fs::write(&settings.dir, "in the way").unwrap();
+        let unreadable = verify_log(&settings);
+        assert_eq!(unreadable.as_str(), "unverifiable", "{unreadable:?}");
+        let said = unreadable.sentence();
+        assert!(said.starts_with("The audit log cannot be verified: "), "{said}");
+        let defect =
+            LogDefect { file: "a.jsonl".to_owned(), line: 3, seq: None, problem: "wrong".to_owned() };
+        let modified = AuditVerdict::Modified(defect);
+        assert_eq!(modified.sentence(), "The audit log was modified: a.jsonl, line 3: wrong.");
+    }
 
     #[test]
     fn a_query_that_cannot_be_read_is_refused() {

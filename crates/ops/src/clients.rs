@@ -36,6 +36,17 @@ pub fn first_client(clients: &ClientDirectory) -> anyhow::Result<Option<Secret<S
     }
 }
 
+/// A client that was revoked.
+#[derive(Debug)]
+pub struct RevokedClient(pub ClientInfo);
+
+impl RevokedClient {
+    /// Returns what was done, in one sentence.
+    pub fn sentence(&self) -> String {
+        format!("Revoked client `{}`.", self.0.name)
+    }
+}
+
 impl Operations {
     /// Returns the clients that have a token, by name.
     pub fn list_clients(&self) -> Result<Vec<ClientInfo>, Problem> {
@@ -84,13 +95,13 @@ impl Operations {
         })
     }
 
-    pub fn revoke_client(&self, name: &str, by: &Actor) -> Result<ClientInfo, Problem> {
+    pub fn revoke_client(&self, name: &str, by: &Actor) -> Result<RevokedClient, Problem> {
         self.record(by, "clients.revoke", json!({ "name": name }), || {
             let info = self.clients.revoke(name).map_err(problem)?;
             if let Some(live) = &self.live {
                 live.control.refresh_clients();
             }
-            Ok(info)
+            Ok(RevokedClient(info))
         })
     }
 }

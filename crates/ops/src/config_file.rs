@@ -1,9 +1,12 @@
 //! Reading and editing the configuration file, with problems instead of its errors.
 
-use crate::Problem;
+use crate::change::ChangeRecorder;
 use crate::config::{Config, ConfigEditLock, EditError, LoadedConfig, example};
 use crate::home::{Home, environment};
+use crate::{Actor, Problem};
 use anyhow::{Context, anyhow};
+use portcullis_guard::AuditSettings;
+use serde_json::json;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -16,8 +19,17 @@ pub fn load(home: &Home) -> Result<LoadedConfig, Problem> {
     })
 }
 
-/// Writes a configuration file with comments. Returns its path.
-pub fn write_example(home: &Home, overwrite: bool) -> anyhow::Result<PathBuf> {
+/// Writes a configuration file with comments. Returns its path. `warn` tells that the outcome was not recorded.
+pub fn write_example(home: &Home, overwrite: bool, by: &Actor, warn: fn(&str)) -> anyhow::Result<PathBuf> {
+    // An invalid configuration, which this replaces, does not say where the audit log is.
+    let Ok(loaded) = Config::load(home.path(), &environment) else { return write(home, overwrite) };
+    let settings = AuditSettings::in_folder(&loaded.config.workspace.secure_dir());
+    let changes = ChangeRecorder::Spool { settings, warn };
+    let details = json!({ "force": overwrite });
+    Ok(changes.record(by, "init", details, || write(home, overwrite).map_err(Problem::from))?)
+}
+
+fn write(home: &Home, overwrite: bool) -> anyhow::Result<PathBuf> {
     let path = home.path().join("portcullis.toml");
     // Waits for a concurrent edit.
     let _editing = ConfigEditLock::of(home.path())?;

@@ -77,10 +77,10 @@ pub trait Desk: Send + Sync + 'static {
 
     fn secrets(&self) -> DeskFuture<'_, SecretList>;
 
-    fn set_secret(&self, name: String, new: SetSecret, by: Actor) -> DeskFuture<'_, SecretView>;
+    fn set_secret(&self, name: String, new: SetSecret, by: Actor) -> DeskFuture<'_, SecretReceipt>;
 
     /// Replaces the allowed hosts of a secret.
-    fn grant_secret(&self, name: String, grants: GrantSecret, by: Actor) -> DeskFuture<'_, SecretView>;
+    fn grant_secret(&self, name: String, grants: GrantSecret, by: Actor) -> DeskFuture<'_, SecretReceipt>;
 
     fn remove_secret(&self, name: String, by: Actor) -> DeskFuture<'_, ActionReceipt>;
 

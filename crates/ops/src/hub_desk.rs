@@ -26,17 +26,15 @@ use crate::desk::{
     ApprovalList, AuditPage, AuditVerification, CallHistory, ChangeClient, ClientList, ClientView,
     CreatedClient, DecideApproval, DecisionReceipt, Desk, DeskFuture, GrantSecret, ImportPreview,
     ImportServers, ImportSource, MoveRule, OneTimeReveal, Overview, PolicyExplanation, PolicyView,
-    RecentCalls, RemoveRule, ScriptDesk, SearchAudit, SecretList, SecretView, ServerDetail, ServerList,
+    RecentCalls, RemoveRule, ScriptDesk, SearchAudit, SecretList, SecretReceipt, ServerDetail, ServerList,
     ServerLoginUrl, SetSecret, SettingsView, SwitchServer, TestPolicy, ToolDetail, ToolList, TrustServer,
     TryTool, TryToolResult,
 };
 use crate::home::Home;
 use crate::policy::policy_rules;
-use crate::servers::action;
 use crate::{Actor, Problem};
 use jiff::Timestamp;
 use portcullis_core::{Clock, SystemClock, blocking};
-use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -102,17 +100,6 @@ impl HubDesk {
         let ops = self.ops.clone();
         blocking(move || operation(&ops)).await
     }
-
-    /// Makes a change that is recorded.
-    async fn recorded<T>(
-        &self,
-        actor: Actor,
-        action: &'static str,
-        details: serde_json::Value,
-        change: impl Future<Output = Result<T, Problem>>,
-    ) -> Result<T, Problem> {
-        self.ops.changes.record_async(&actor, action, details, change).await
-    }
 }
 
 impl Desk for HubDesk {
@@ -154,29 +141,23 @@ impl Desk for HubDesk {
     }
 
     fn revoke_client(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.run(move |ops| {
-            let info = ops.revoke_client(&name, &actor)?;
-            Ok(done(format!("Revoked client `{}`.", info.name)))
-        }))
+        Box::pin(self.run(move |ops| Ok(done(ops.revoke_client(&name, &actor)?.sentence()))))
     }
 
     fn secrets(&self) -> DeskFuture<'_, SecretList> {
         Box::pin(self.show_secrets())
     }
 
-    fn set_secret(&self, name: String, new: SetSecret, actor: Actor) -> DeskFuture<'_, SecretView> {
+    fn set_secret(&self, name: String, new: SetSecret, actor: Actor) -> DeskFuture<'_, SecretReceipt> {
         Box::pin(self.show_set_secret(name, new, actor))
     }
 
-    fn grant_secret(&self, name: String, grants: GrantSecret, actor: Actor) -> DeskFuture<'_, SecretView> {
+    fn grant_secret(&self, name: String, grants: GrantSecret, actor: Actor) -> DeskFuture<'_, SecretReceipt> {
         Box::pin(self.show_regranted_secret(name, grants, actor))
     }
 
     fn remove_secret(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.run(move |ops| {
-            let info = ops.remove_secret(&name, &actor)?;
-            Ok(done(format!("Removed secret `{}`; it is no longer redacted.", info.name)))
-        }))
+        Box::pin(self.run(move |ops| Ok(done(ops.remove_secret(&name, &actor)?.sentence()))))
     }
 
     fn servers(&self) -> DeskFuture<'_, ServerList> {
@@ -188,21 +169,11 @@ impl Desk for HubDesk {
     }
 
     fn probe_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ServerDetail> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            action::PROBE,
-            json!({ "name": name }),
-            self.look_at(name, actor),
-        ))
+        Box::pin(self.look_at(name, actor))
     }
 
     fn trust_server(&self, name: String, trust: TrustServer, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            action::TRUST,
-            json!({ "name": name, "seen": trust.seen }),
-            self.let_in(name, trust, actor),
-        ))
+        Box::pin(self.let_in(name, trust, actor))
     }
 
     fn distrust_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
@@ -223,21 +194,11 @@ impl Desk for HubDesk {
     }
 
     fn add_server(&self, new: AddServer, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            action::ADD,
-            json!({ "name": new.name }),
-            self.write_server(new, actor),
-        ))
+        Box::pin(self.write_server(new, actor))
     }
 
     fn remove_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            action::REMOVE,
-            json!({ "name": name }),
-            self.take_server_out(name, actor),
-        ))
+        Box::pin(self.take_server_out(name, actor))
     }
 
     fn importable(&self, from: ImportSource) -> DeskFuture<'_, ImportPreview> {
@@ -245,21 +206,11 @@ impl Desk for HubDesk {
     }
 
     fn import_servers(&self, wanted: ImportServers, actor: Actor) -> DeskFuture<'_, ImportPreview> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            action::IMPORT,
-            json!({ "only": wanted.only }),
-            self.import(wanted.text, wanted.only, Some(actor)),
-        ))
+        Box::pin(self.import(wanted.text, wanted.only, Some(actor)))
     }
 
     fn sign_in_to_server(&self, name: String, actor: Actor) -> DeskFuture<'_, OneTimeReveal<ServerLoginUrl>> {
-        Box::pin(self.recorded(
-            actor.clone(),
-            action::LOG_IN,
-            json!({ "name": name }),
-            self.begin_login(name, actor),
-        ))
+        Box::pin(self.begin_login(name, actor))
     }
 
     fn tools(&self) -> DeskFuture<'_, ToolList> {

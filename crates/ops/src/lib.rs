@@ -4,6 +4,7 @@
 //! [`desk`] has the types and the facade that the API and the page use; [`hub_desk`] implements it for a running hub.
 
 mod actor;
+pub mod admins;
 pub mod always_allow;
 pub mod approvals;
 pub mod audit;
@@ -21,6 +22,7 @@ pub mod hub_desk;
 pub mod known_tools;
 pub mod login;
 pub mod mcp;
+pub mod output_redaction;
 pub mod policy;
 pub mod policy_test;
 mod problem;

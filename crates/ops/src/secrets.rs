@@ -20,6 +20,48 @@ pub struct SavedSecret {
     pub new_key: Option<PathBuf>,
 }
 
+impl SavedSecret {
+    /// Returns what was done, and where the secret may be used.
+    pub fn sentence(&self) -> String {
+        format!("Saved secret `{}`. {}", self.info.name, allowed_hosts(&self.info))
+    }
+}
+
+/// A secret whose allowed hosts were changed.
+#[derive(Debug)]
+pub struct GrantedSecret(pub SecretInfo);
+
+impl GrantedSecret {
+    /// Returns what was done, and where the secret may be used.
+    pub fn sentence(&self) -> String {
+        format!("Updated secret `{}`. {}", self.0.name, allowed_hosts(&self.0))
+    }
+}
+
+/// A secret that was removed.
+#[derive(Debug)]
+pub struct RemovedSecret(pub SecretInfo);
+
+impl RemovedSecret {
+    /// Returns what was done, in one sentence.
+    pub fn sentence(&self) -> String {
+        format!("Removed secret `{}`; it is no longer redacted.", self.0.name)
+    }
+}
+
+/// Returns where a secret may be used, in one sentence.
+fn allowed_hosts(info: &SecretInfo) -> String {
+    match info.grants.as_slice() {
+        [] => "It has no allowed hosts yet.".to_owned(),
+        grants => format!("Allowed hosts: {}.", grant_words(grants)),
+    }
+}
+
+/// Returns grants as people write them.
+pub fn grant_words(grants: &[Grant]) -> String {
+    grants.iter().map(Grant::to_string).collect::<Vec<_>>().join(" ")
+}
+
 /// Warns that a key was created.
 pub fn new_key_warning(key: &Path) -> String {
     format!(
@@ -62,7 +104,7 @@ impl Operations {
     }
 
     /// Adds allowed hosts.
-    pub fn grant_secret(&self, name: &str, grants: &[String], by: &Actor) -> Result<SecretInfo, Problem> {
+    pub fn grant_secret(&self, name: &str, grants: &[String], by: &Actor) -> Result<GrantedSecret, Problem> {
         self.record(by, "secrets.grant", details(name, Some(grants)), || {
             let mut info = None;
             for grant in parsed(grants)? {
@@ -70,28 +112,33 @@ impl Operations {
             }
             let info = info.ok_or_else(|| Problem::invalid("no grant was given"))?;
             self.apply_secrets();
-            Ok(info)
+            Ok(GrantedSecret(info))
         })
     }
 
     /// Replaces the allowed hosts.
-    pub fn replace_grants(&self, name: &str, grants: &[String], by: &Actor) -> Result<SecretInfo, Problem> {
+    pub fn replace_grants(
+        &self,
+        name: &str,
+        grants: &[String],
+        by: &Actor,
+    ) -> Result<GrantedSecret, Problem> {
         self.record(by, "secrets.grant", details(name, Some(grants)), || {
             let info = self.secret_store()?.set_grants(name, parsed(grants)?).map_err(problem)?;
             // Registers a secret that was pending.
             self.apply_secrets();
-            Ok(info)
+            Ok(GrantedSecret(info))
         })
     }
 
-    pub fn remove_secret(&self, name: &str, by: &Actor) -> Result<SecretInfo, Problem> {
+    pub fn remove_secret(&self, name: &str, by: &Actor) -> Result<RemovedSecret, Problem> {
         self.record(by, "secrets.remove", details(name, None), || {
             if !is_secret_name(name) {
                 return Err(problem(SecretError::Unknown(printable(name))));
             }
             let info = self.secret_store()?.remove(name).map_err(problem)?;
             self.apply_secrets();
-            Ok(info)
+            Ok(RemovedSecret(info))
         })
     }
 }

@@ -1,9 +1,8 @@
 //! Upstream servers: enable, disable, restart, revoke trust; each other operation has its own module.
 //!
-//! Those record themselves. The others are recorded by who calls them, under the names in [`action`]: a command asks a
-//! person in between, and its record covers all of it.
+//! Every operation records itself. What a person is asked before is no part of the record.
 
-pub mod action;
+mod action;
 pub mod add;
 pub mod import;
 mod invocation;
@@ -48,6 +47,20 @@ impl RevokedTrust {
     }
 }
 
+/// A server that was enabled or disabled.
+#[derive(Debug)]
+pub struct SwitchedServer {
+    pub name: String,
+    pub enabled: bool,
+}
+
+impl SwitchedServer {
+    /// Returns what was done, in one sentence.
+    pub fn sentence(&self) -> String {
+        format!("{} server `{}`.", if self.enabled { "Enabled" } else { "Disabled" }, self.name)
+    }
+}
+
 /// What became of a request to restart a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestartOutcome {
@@ -58,10 +71,32 @@ pub enum RestartOutcome {
     Unreviewed,
 }
 
+impl RestartOutcome {
+    /// Returns what was done, in one sentence.
+    pub fn sentence(self, name: &str) -> String {
+        match self {
+            RestartOutcome::Restarting => format!("Restarting server `{name}`."),
+            RestartOutcome::Disabled | RestartOutcome::Unreviewed => {
+                format!("Server `{name}` is disabled, so it does not connect.")
+            }
+        }
+    }
+
+    /// Returns the command that makes it connect, if it does not.
+    pub fn advice(self, name: &str) -> Option<String> {
+        let how = match self {
+            RestartOutcome::Restarting => return None,
+            RestartOutcome::Disabled => "enable",
+            RestartOutcome::Unreviewed => "trust",
+        };
+        Some(format!("To enable it: portcullis mcp {how} {name}"))
+    }
+}
+
 impl Operations {
     /// Enables or disables a server, whatever the configuration says.
-    pub fn switch_server(&self, name: &str, enabled: bool, by: &Actor) -> Result<(), Problem> {
-        let action = if enabled { "mcp.enable" } else { "mcp.disable" };
+    pub fn switch_server(&self, name: &str, enabled: bool, by: &Actor) -> Result<SwitchedServer, Problem> {
+        let action = if enabled { action::ENABLE } else { action::DISABLE };
         self.record(by, action, json!({ "name": name }), || {
             let (config, factory) = (self.config(), self.server_factory()?);
             let server = find_server(&config, name)?;
@@ -70,12 +105,13 @@ impl Operations {
             }
             // No override if it equals the configuration.
             let wish = (server.enabled != enabled).then_some(enabled);
-            factory.toggles.set(name, wish).map_err(unavailable)
+            factory.toggles.set(name, wish).map_err(unavailable)?;
+            Ok(SwitchedServer { name: name.to_owned(), enabled })
         })
     }
 
     pub fn restart_server(&self, name: &str, by: &Actor) -> Result<RestartOutcome, Problem> {
-        self.record(by, "mcp.restart", json!({ "name": name }), || {
+        self.record(by, action::RESTART, json!({ "name": name }), || {
             let (config, factory) = (self.config(), self.server_factory()?);
             let server = find_server(&config, name)?;
             if !factory.is_wanted(server) {
@@ -93,7 +129,7 @@ impl Operations {
 
     /// Revokes the trust in a server, also in one that is no longer configured.
     pub fn revoke_trust(&self, name: &str, by: &Actor) -> Result<RevokedTrust, Problem> {
-        self.record(by, "mcp.distrust", json!({ "name": name }), || {
+        self.record(by, action::DISTRUST, json!({ "name": name }), || {
             let config = self.config();
             let was_trusted = self.server_factory()?.pins.revoke(name).map_err(unavailable)?;
             let server = find_server(&config, name);

@@ -8,6 +8,7 @@ use anyhow::Result;
 use portcullis_admin::sign_in::SignIn;
 use portcullis_admin::{AdminApp, RedactedDesk};
 use portcullis_core::{Clock, Secret, SystemClock};
+use portcullis_ops::admins::Administrators;
 use portcullis_ops::change::ChangeRecorder;
 use portcullis_ops::desk::ComponentHealth;
 use portcullis_ops::hub_desk::{HubDesk, ScriptStatusWatcher};
@@ -62,9 +63,12 @@ pub(crate) fn open(
     };
     let desk = Arc::new(desk(home, composed, address));
     let script_states = desk.script_states();
+    let changes = ChangeRecorder::AuditLog(composed.change_log());
+    let administrators = Administrators::new(admins, changes);
     let app = AdminApp {
         counter: RedactedDesk::new(desk, Arc::new(composed.handles.redactor.clone())),
-        sign_in: Arc::new(SignIn::new(admins, clock)),
+        sign_in: Arc::new(SignIn::new(Arc::new(administrators), clock)),
+        zone: composed.zone.clone(),
         closing: composed.hub.closing(),
     };
     let page = url_of(address).replace("/mcp", "/admin");

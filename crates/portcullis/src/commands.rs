@@ -25,14 +25,12 @@ use crate::config::{Config, LoadedConfig};
 use crate::database;
 use crate::home::Home;
 pub(crate) use crate::home::environment;
-use crate::output_redaction;
 use crate::passphrase;
 use crate::print;
 use crate::reload::{self, ConfigFileVersion};
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use portcullis_core::Secret;
-use portcullis_guard::AuditSettings;
 use portcullis_ops::{Actor, CommandUser, Operations, origin_of};
 use portcullis_server::local;
 use portcullis_upstream::{HubMark, is_server_descendant};
@@ -73,7 +71,7 @@ fn open(home: Option<&Path>) -> Result<LoadedHome> {
     let version = reload::version(home.path());
     let loaded = Config::load(home.path(), &environment)?;
     refuse_servers(&home, &loaded.config)?;
-    output_redaction::set_home(&home, &loaded.config);
+    print::redaction().set_home(&home, &loaded.config);
     Ok(LoadedHome { home, loaded, version })
 }
 
@@ -97,12 +95,6 @@ fn open_to_look(home: Home, config: Config) -> Result<Operations> {
 /// The user who runs this command.
 pub(crate) fn this_user() -> Actor {
     Actor::LocalUser { uid: rustix::process::getuid().as_raw() }
-}
-
-/// Returns the audit log settings of a home.
-pub(crate) fn audit_settings(home: Option<&Path>) -> Result<AuditSettings> {
-    let LoadedHome { loaded, .. } = open(home)?;
-    Ok(AuditSettings::in_folder(&loaded.config.workspace.secure_dir()))
 }
 
 /// Records the hub's process, so that commands detect when an upstream server started them.
@@ -138,7 +130,7 @@ pub(crate) fn look_for_home() {
     let home = Home::locate(named.as_deref().map(Path::new), environment).ok().filter(|path| path.is_dir());
     let Some(Ok(home)) = home.map(Home::open) else { return };
     if let Ok(loaded) = Config::load(home.path(), &environment) {
-        output_redaction::set_home(&home, &loaded.config);
+        print::redaction().set_home(&home, &loaded.config);
     }
 }
 

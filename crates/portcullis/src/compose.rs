@@ -4,8 +4,8 @@ use crate::config::Config;
 use crate::database;
 use crate::home::{Home, make_private};
 use crate::mcp::{ServerFactory, ServerManager, name_reservations};
-use crate::output_redaction;
 use crate::passphrase::open_secrets;
+use crate::print;
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -57,7 +57,7 @@ pub(crate) struct ComposedHub {
     /// The configuration in force.
     pub(crate) config: Arc<ArcSwap<Config>>,
     pub(crate) changes: ChangeNotifier,
-    zone: LiveZone,
+    pub(crate) zone: LiveZone,
 }
 
 /// Whether the configuration file is in force.
@@ -238,7 +238,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     servers.apply(config);
     registry.reserve_names(name_reservations(config, &pins));
     handles.redactor.set_shapes(config.redaction.token_shapes);
-    output_redaction::use_redactor(&handles.redactor);
+    print::redaction().use_redactor(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
     let ops = HubOps {
         scripts: decisions,

@@ -1,13 +1,11 @@
 //! The hub binary as a library: command line, composition.
 
 mod admin;
-mod changes;
 pub mod cli;
 mod commands;
 mod compose;
 mod logging;
 mod memory;
-mod output_redaction;
 mod passphrase;
 mod password_prompt;
 mod print;
@@ -66,7 +64,7 @@ pub fn refuse(error: &clap::Error) -> ExitCode {
 
 /// Runs a command. Exit codes: 0 success, 1 failure, 2 bad usage or configuration; `policy test` adds two.
 pub fn run(cli: Cli) -> ExitCode {
-    output_redaction::install_panic_hook();
+    print::install_panic_hook();
     leave_no_core();
     hide_from_same_user();
     let json = cli.json;
@@ -95,6 +93,14 @@ pub(crate) fn is_bad_usage(error: &anyhow::Error) -> bool {
     error.is::<BadUsage>() || error.is::<ConfigErrors>() || error.downcast_ref().is_some_and(is_invalid)
 }
 
+/// A name on the command line that nothing has is bad usage.
+pub(crate) fn bad_name(problem: Problem) -> anyhow::Error {
+    match problem.code {
+        ProblemCode::NotFound => BadUsage(problem.to_string()).into(),
+        _ => problem.into(),
+    }
+}
+
 /// Disables core dumps, which would contain secrets.
 fn leave_no_core() {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
@@ -120,7 +126,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         (Some(command), _) => command,
     };
     let (home, json) = (cli.home.as_deref(), cli.json);
-    changes::recorded(home, command, |command| run_command(home, command, json))
+    run_command(home, command, json)
 }
 
 fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Result<ExitCode> {

@@ -4,7 +4,7 @@
 //! one; the JSON form has. Every event is one redacted line.
 
 use crate::config::{Level, LogFormat, LoggingSettings};
-use crate::output_redaction;
+use crate::print;
 use std::io::{self, Write};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -65,7 +65,7 @@ struct LogLineWriter(LogFormat);
 
 impl Write for LogLineWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let line = output_redaction::log_line(&String::from_utf8_lossy(event), self.0);
+        let line = print::redaction().log_line(&String::from_utf8_lossy(event), self.0);
         io::stderr().lock().write_all(line.as_bytes())?;
         Ok(event.len())
     }

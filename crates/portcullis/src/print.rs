@@ -1,59 +1,82 @@
 //! Output to stdout; notes and prompts go to stderr. Nothing else writes to either. All output is redacted
-//! (`output_redaction`), except configured values, which `secret_detection` has masked already.
+//! (`portcullis_ops::output_redaction`), except configured values, which `secret_detection` has masked already.
 
 use crate::commands::unless_interrupted;
-use crate::output_redaction;
 use anyhow::Result;
+use portcullis_ops::output_redaction::{OutputRedaction, configured_text, panic_message};
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
+
+/// What stdout and stderr of this process may not show. One value, as the process has one stdout and one stderr.
+static REDACTION: LazyLock<OutputRedaction> = LazyLock::new(OutputRedaction::default);
+
+pub(crate) fn redaction() -> &'static OutputRedaction {
+    &REDACTION
+}
+
+/// Installs a panic hook that redacts.
+pub(crate) fn install_panic_hook() {
+    std::panic::set_hook(Box::new(|panic| {
+        let said = panic_message(panic);
+        let backtrace = std::backtrace::Backtrace::capture();
+        let captured = backtrace.status() == std::backtrace::BacktraceStatus::Captured;
+        match (tracing::dispatcher::has_been_set(), captured) {
+            (true, false) => tracing::error!(target: "panic", "{said}"),
+            (true, true) => tracing::error!(target: "panic", %backtrace, "{said}"),
+            (false, false) => note(said),
+            (false, true) => note(format!("{said}\n{backtrace}")),
+        }
+    }));
+}
 
 /// Prints text. A closed pipe is no error.
 pub(crate) fn out(text: impl AsRef<str>) {
-    let _ = write(&output_redaction::text(text.as_ref()));
+    let _ = write(&redaction().text(text.as_ref()));
 }
 
 pub(crate) fn line(text: impl AsRef<str>) {
-    let _ = write(&format!("{}\n", output_redaction::text(text.as_ref())));
+    let _ = write(&format!("{}\n", redaction().text(text.as_ref())));
 }
 
 pub(crate) fn json(value: &Value) {
-    let _ = write(&format!("{}\n", output_redaction::value(value)));
+    let _ = write(&format!("{}\n", redaction().value(value)));
 }
 
 /// Prints server configuration, without redaction.
 pub(crate) fn configured(text: impl AsRef<str>) {
-    let _ = write(&output_redaction::configured_text(text.as_ref()));
+    let _ = write(&configured_text(text.as_ref()));
 }
 
 /// The same, as JSON.
 pub(crate) fn configured_json(value: &Value) {
-    let _ = write(&format!("{}\n", output_redaction::configured_value(value)));
+    let _ = write(&format!("{}\n", redaction().configured_value(value)));
 }
 
 /// Prints server configuration to stderr, without redaction.
 pub(crate) fn configured_note(text: impl AsRef<str>) {
-    say(&format!("{}\n", output_redaction::configured_text(text.as_ref())));
+    say(&format!("{}\n", configured_text(text.as_ref())));
 }
 
 /// Prints text with a value that is shown once.
 pub(crate) fn out_showing(text: impl AsRef<str>, token: &str) {
-    let _ = write(&output_redaction::text_showing(text.as_ref(), token));
+    let _ = write(&redaction().text_showing(text.as_ref(), token));
 }
 
 /// Prints a JSON object with values that are shown once, such as a new token, by key.
 pub(crate) fn json_showing(value: &Value, shown: &[(&str, Option<&str>)]) {
-    let _ = write(&format!("{}\n", output_redaction::value_showing(value, shown)));
+    let _ = write(&format!("{}\n", redaction().value_showing(value, shown)));
 }
 
 /// Prints one of many lines. Breaks when the output is closed.
 pub(crate) fn row(text: &str) -> ControlFlow<()> {
-    write(&format!("{}\n", output_redaction::text(text)))
+    write(&format!("{}\n", redaction().text(text)))
 }
 
 /// Prints one of many lines of JSON from a file. Breaks when the output is closed.
 pub(crate) fn json_row(line: &str) -> ControlFlow<()> {
-    write(&format!("{}\n", output_redaction::json_line(line)))
+    write(&format!("{}\n", redaction().json_line(line)))
 }
 
 fn write(text: &str) -> ControlFlow<()> {
@@ -66,17 +89,17 @@ fn write(text: &str) -> ControlFlow<()> {
 
 /// Prints a note to stderr.
 pub(crate) fn note(text: impl AsRef<str>) {
-    say(&format!("{}\n", output_redaction::text(text.as_ref())));
+    say(&format!("{}\n", redaction().text(text.as_ref())));
 }
 
 /// Prints a note with a new token.
 pub(crate) fn note_showing(text: impl AsRef<str>, token: &str) {
-    say(&format!("{}\n", output_redaction::text_showing(text.as_ref(), token)));
+    say(&format!("{}\n", redaction().text_showing(text.as_ref(), token)));
 }
 
 /// Prints an error as one line of JSON.
 pub(crate) fn note_json(value: &Value) {
-    say(&format!("{}\n", output_redaction::json_line(&value.to_string())));
+    say(&format!("{}\n", redaction().json_line(&value.to_string())));
 }
 
 fn say(text: &str) {
@@ -95,7 +118,7 @@ pub(crate) fn confirm(question: &str) -> Result<Option<bool>> {
     if nobody_to_ask() {
         return Ok(None);
     }
-    say(&format!("{} [y/N] ", output_redaction::text(question)));
+    say(&format!("{} [y/N] ", redaction().text(question)));
     let read = || {
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).map(|_| answer)

@@ -227,7 +227,7 @@ impl Desk for DemoDesk {
         ready(Ok(SecretList { secrets: self.state().secrets.clone() }))
     }
 
-    fn set_secret(&self, name: String, new: SetSecret, _: Actor) -> DeskFuture<'_, SecretView> {
+    fn set_secret(&self, name: String, new: SetSecret, _: Actor) -> DeskFuture<'_, SecretReceipt> {
         if new.value.0.expose().len() < 8 {
             return ready(Err(Problem::invalid("the value is shorter than 8 bytes")
                 .hint("a shorter value cannot be redacted")));
@@ -242,15 +242,17 @@ impl Desk for DemoDesk {
         let mut state = self.state();
         state.secrets.retain(|one| one.name != shown.name);
         state.secrets.push(shown.clone());
-        ready(Ok(shown))
+        let said = format!("Saved secret `{}`.", shown.name);
+        ready(Ok(SecretReceipt { secret: shown, said }))
     }
 
-    fn grant_secret(&self, name: String, grants: GrantSecret, _: Actor) -> DeskFuture<'_, SecretView> {
+    fn grant_secret(&self, name: String, grants: GrantSecret, _: Actor) -> DeskFuture<'_, SecretReceipt> {
         let mut state = self.state();
         ready(match state.secrets.iter_mut().find(|one| one.name == name) {
             Some(secret) => {
                 secret.grants = grants.grants;
-                Ok(secret.clone())
+                let said = format!("Updated secret `{name}`.");
+                Ok(SecretReceipt { secret: secret.clone(), said })
             }
             None => Err(Problem::not_found("no such secret")),
         })
@@ -305,7 +307,11 @@ impl Desk for DemoDesk {
     }
 
     fn import_servers(&self, _: ImportServers, _: Actor) -> DeskFuture<'_, ImportPreview> {
-        ready(Ok(ImportPreview { files: Vec::new(), written_to: Some("portcullis.toml".into()) }))
+        ready(Ok(ImportPreview {
+            files: Vec::new(),
+            written_to: Some("portcullis.toml".into()),
+            said: Some("Imported to portcullis.toml, all disabled.".into()),
+        }))
     }
 
     fn sign_in_to_server(&self, _: String, _: Actor) -> DeskFuture<'_, OneTimeReveal<ServerLoginUrl>> {
@@ -409,6 +415,8 @@ impl Desk for DemoDesk {
     fn verify_audit(&self) -> DeskFuture<'_, AuditVerification> {
         ready(Ok(AuditVerification {
             intact: true,
+            state: "intact".into(),
+            said: "The audit log is intact: 10240 records in 2 files, checked against 41 anchors.".into(),
             checked: Timestamp::now(),
             records: 10_240,
             files: 2,

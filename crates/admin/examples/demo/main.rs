@@ -13,10 +13,15 @@ mod scripts;
 mod servers;
 mod tools;
 
+use arc_swap::ArcSwap;
 use desk::DemoDesk;
+use jiff::tz::TimeZone;
 use portcullis_admin::sign_in::SignIn;
 use portcullis_admin::{AdminApp, RedactedDesk, routes};
 use portcullis_core::{Scrub, SystemClock};
+use portcullis_guard::AuditSettings;
+use portcullis_ops::admins::Administrators;
+use portcullis_ops::change::ChangeRecorder;
 use portcullis_store::admins::AdminStore;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -53,9 +58,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind(("127.0.0.1", u16::try_from(number("DEMO_PORT", 0))?)).await?;
     let desk = Arc::new(DemoDesk::new());
     tokio::spawn(desk.clone().live(number("DEMO_CALLS_PER_SECOND", 2)));
+    let settings = AuditSettings::in_folder(folder.path());
+    let changes = ChangeRecorder::Spool { settings, warn: |warning| println!("{warning}") };
     let app = AdminApp {
         counter: RedactedDesk::new(desk, Arc::new(NothingToHide)),
-        sign_in: Arc::new(SignIn::new(admins, Arc::new(SystemClock))),
+        sign_in: Arc::new(SignIn::new(Arc::new(Administrators::new(admins, changes)), Arc::new(SystemClock))),
+        zone: Arc::new(ArcSwap::from_pointee(TimeZone::system())),
         closing: CancellationToken::new(),
     };
     println!("http://{}/admin/welcome#{}", listener.local_addr()?, link.expose());

@@ -122,5 +122,6 @@ pub(crate) fn importable() -> ImportPreview {
             }],
         }],
         written_to: None,
+        said: None,
     }
 }

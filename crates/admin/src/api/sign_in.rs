@@ -108,10 +108,9 @@ fn sign_out(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<ActionRece
 
 fn sign_out_everywhere(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<ActionReceipt>> {
     Box::pin(async move {
-        let ended = ask.sign_in.sign_out_everywhere().await;
-        let count = ended.map_err(|problem| ask.counter.problem(problem))?;
-        tracing::info!(target: "admin", by = %ask.actor(), count, "all sessions ended");
-        Ok(RedactedValue::trusted(ActionReceipt { said: format!("Ended {count} sessions.") }))
+        let ended = ask.sign_in.sign_out_everywhere(ask.actor()).await;
+        let ended = ended.map_err(|problem| ask.counter.problem(problem))?;
+        Ok(RedactedValue::trusted(ActionReceipt { said: ended.sentence() }))
     })
 }
 
@@ -120,10 +119,8 @@ fn change_password(ask: &ApiRequest, given: ChangePassword) -> BoxFuture<'_, Des
         let session = ask.session().map_err(RedactedValue::trusted)?;
         let ChangePassword { old, new } = given;
         let changed = ask.sign_in.change_password(&ask.visitor, session, old.0, new.0).await;
-        changed.map_err(|problem| ask.counter.problem(problem))?;
-        Ok(RedactedValue::trusted(ActionReceipt {
-            said: "Changed the password; your other sessions are signed out.".to_owned(),
-        }))
+        let changed = changed.map_err(|problem| ask.counter.problem(problem))?;
+        Ok(RedactedValue::trusted(ActionReceipt { said: changed.sentence() }))
     })
 }
 
@@ -138,8 +135,8 @@ fn sessions(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<SessionLis
 
 fn end_session(ask: &ApiRequest, _: NoInput) -> BoxFuture<'_, DeskResult<ActionReceipt>> {
     Box::pin(async move {
-        let ended = ask.sign_in.end_session(&ask.param("id")).await;
-        ended.map_err(|problem| ask.counter.problem(problem))?;
-        Ok(RedactedValue::trusted(ActionReceipt { said: "Ended the session.".to_owned() }))
+        let ended = ask.sign_in.end_session(&ask.param("id"), ask.actor()).await;
+        let ended = ended.map_err(|problem| ask.counter.problem(problem))?;
+        Ok(RedactedValue::trusted(ActionReceipt { said: ended.sentence() }))
     })
 }

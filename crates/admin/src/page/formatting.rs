@@ -5,7 +5,6 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use portcullis_ops::desk::{ScriptBrief, ScriptGrants, TextChange};
-use std::sync::LazyLock;
 
 pub(crate) use super::assets::asset;
 pub(crate) use super::html_escaper::{exact, marked, revealed, sentence};
@@ -18,9 +17,6 @@ pub(crate) const REACHES: &[&str] = &["local", "outside"];
 const SHORT_CHARS_MAX: usize = 140;
 /// Percent-encoding of one path segment.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
-
-/// The hub's time zone: administrators usually share it.
-static ZONE: LazyLock<TimeZone> = LazyLock::new(TimeZone::system);
 
 /// A timestamp behind any number of references, because templates borrow their arguments.
 pub(crate) trait AsTimestamp {
@@ -52,19 +48,19 @@ pub(crate) fn ago(then: impl AsTimestamp, now: impl AsTimestamp) -> String {
     if seconds >= 0 { format!("{amount} ago") } else { format!("in {amount}") }
 }
 
-/// Formats a date and time.
-pub(crate) fn clock(at: impl AsTimestamp) -> String {
-    at.moment().to_zoned(ZONE.clone()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+/// Formats a date and time in the hub's zone.
+pub(crate) fn clock(at: impl AsTimestamp, zone: &TimeZone) -> String {
+    at.moment().to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
-/// Formats a time of day.
-pub(crate) fn hour(at: impl AsTimestamp) -> String {
-    at.moment().to_zoned(ZONE.clone()).strftime("%H:%M:%S").to_string()
+/// Formats a time of day in the hub's zone.
+pub(crate) fn hour(at: impl AsTimestamp, zone: &TimeZone) -> String {
+    at.moment().to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
 }
 
 /// Formats a timestamp of the audit log as [`clock`] does; returns other text unchanged.
-pub(crate) fn moment(text: impl AsRef<str>) -> String {
-    text.as_ref().parse::<Timestamp>().map_or_else(|_| text.as_ref().to_owned(), clock)
+pub(crate) fn moment(text: impl AsRef<str>, zone: &TimeZone) -> String {
+    text.as_ref().parse::<Timestamp>().map_or_else(|_| text.as_ref().to_owned(), |at| clock(at, zone))
 }
 
 /// Formats a duration.
@@ -234,7 +230,16 @@ mod tests {
         ] {
             assert_eq!(ago(then.parse::<Timestamp>().unwrap(), now), said, "{then}");
         }
-        assert_eq!(moment("not a time"), "not a time");
+        assert_eq!(moment("not a time", &TimeZone::UTC), "not a time");
+        // In the zone of the configuration, wherever the hub runs.
+        for (zone, said) in [
+            ("Europe/Vienna", ("2026-11-16 09:00:00 CET", "09:00:00")),
+            ("Asia/Tokyo", ("2026-11-16 17:00:00 JST", "17:00:00")),
+        ] {
+            let zone = TimeZone::get(zone).unwrap();
+            assert_eq!((clock(now, &zone).as_str(), hour(now, &zone).as_str()), said);
+            assert_eq!(moment(now.to_string(), &zone), said.0);
+        }
     }
 
     #[test]

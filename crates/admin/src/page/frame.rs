@@ -2,7 +2,9 @@
 
 use super::form::FormFields;
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use portcullis_ops::Problem;
+use std::sync::Arc;
 
 /// The sections, in navigation order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,6 +186,8 @@ pub(crate) struct PageFrame {
     pub(crate) path: String,
     pub(crate) version: String,
     pub(crate) now: Timestamp,
+    /// The configured time zone.
+    pub(crate) zone: Arc<TimeZone>,
     /// The flash message.
     pub(crate) said: Option<String>,
     pub(crate) approvals_waiting: usize,

@@ -100,11 +100,12 @@ impl PageLiveStream {
         let mut missed = 0;
         let mut waiting = None;
         let mut scripts = false;
+        let zone = self.visit.zone();
         let mut event = first;
         loop {
             match &*event {
                 AdminEvent::CallOpened(line) | AdminEvent::CallClosed(line) => {
-                    calls.insert(line.call, CallRow::of(line));
+                    calls.insert(line.call, CallRow::of(line, &zone));
                     if calls.len() > CALLS_MAX {
                         calls.pop_first();
                         missed += 1;

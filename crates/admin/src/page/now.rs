@@ -38,10 +38,11 @@ async fn page(visit: &PageRequest) -> Result<Page, Problem> {
     let overview = counter.ask(|desk| desk.overview()).await.map_err(asked)?.into_inner();
     let calls = counter.ask(|desk| desk.recent_calls()).await.map_err(asked)?;
     let waiting = counter.ask(|desk| desk.approvals(ApprovalFilter::default())).await.map_err(asked)?;
+    let zone = visit.zone();
     Ok(Page {
         frame: visit.frame(NavSection::Now, None).await,
         hour: HourStats::of(&overview),
-        rows: calls.calls.iter().take(ROWS_MAX).map(CallRow::of).collect(),
+        rows: calls.calls.iter().take(ROWS_MAX).map(|call| CallRow::of(call, &zone)).collect(),
         waiting: waiting.into_inner().approvals.into_iter().take(WAITING_MAX).collect(),
         overview,
     })

@@ -14,6 +14,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use jiff::tz::TimeZone;
 use portcullis_ops::{Actor, Problem, ProblemCode};
 use std::sync::Arc;
 
@@ -98,6 +99,11 @@ impl PageRequest {
         Actor::administrator(&self.session.admin)
     }
 
+    /// Returns the configured time zone, in which the pages tell times.
+    pub(crate) fn zone(&self) -> Arc<TimeZone> {
+        self.pages.zone.load_full()
+    }
+
     /// Returns whether the session is still valid, without extending it.
     pub(crate) fn is_signed_in(&self) -> bool {
         self.pages.sign_in.is_session_valid(&self.headers)
@@ -116,6 +122,7 @@ impl PageRequest {
             path: self.path.clone(),
             version: overview.map(|overview| overview.version.clone()).unwrap_or_default(),
             now: overview.map(|overview| overview.now).unwrap_or_default(),
+            zone: self.zone(),
             said: self.pages.notices.take(&self.session.id),
             approvals_waiting: overview.map_or(0, |overview| overview.approvals_waiting),
             scripts_waiting: self

@@ -4,6 +4,7 @@ use super::formatting::{hour, label, short, tone_of_outcome, took};
 use super::html_escaper::{revealed, visible};
 use super::plot::{Plot, top_of};
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use portcullis_ops::desk::{CallView, MinuteSummary, Overview};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ pub(crate) struct CallRow {
 }
 
 impl CallRow {
-    pub(crate) fn of(line: &CallView) -> CallRow {
+    pub(crate) fn of(line: &CallView, zone: &TimeZone) -> CallRow {
         let what =
             if line.kind == "tool" { line.target.clone() } else { format!("{} {}", line.kind, line.target) };
         let (outcome, tone, took) = match &line.end {
@@ -37,7 +38,7 @@ impl CallRow {
         };
         CallRow {
             call: line.call,
-            time: hour(line.at),
+            time: hour(line.at, zone),
             client: visible(&line.client),
             what: visible(&what),
             arguments: visible(&short(revealed(&line.arguments))),

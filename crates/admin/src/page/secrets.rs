@@ -50,14 +50,12 @@ async fn changed(visit: &PageRequest, name: &str, what: &str, form: &FormFields)
             let grants = (what == "add").then(|| form.lines("grants"));
             let new = SetSecret { value: value(form), grants, weak: form.get("weak") == "yes" };
             let asked = counter.ask(|desk| desk.set_secret(own, new, by)).await;
-            asked.map(|secret| format!("Saved secret `{}`.", secret.name)).map_err(RedactedValue::into_inner)
+            asked.map(|saved| saved.said.clone()).map_err(RedactedValue::into_inner)
         }
         "grant" => {
             let grants = GrantSecret { grants: form.lines("grants") };
             let asked = counter.ask(|desk| desk.grant_secret(own, grants, by)).await;
-            asked
-                .map(|secret| format!("Updated the allowed hosts of secret `{}`.", secret.name))
-                .map_err(RedactedValue::into_inner)
+            asked.map(|granted| granted.said.clone()).map_err(RedactedValue::into_inner)
         }
         "remove" => {
             let asked = counter.ask(|desk| desk.remove_secret(own, by)).await;

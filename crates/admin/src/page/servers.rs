@@ -77,9 +77,8 @@ pub(crate) async fn import(order: FormSubmission) -> Response {
         visit.counter().ask_configured(|desk| desk.importable(ImportSource { text })).await
     };
     match asked {
-        Ok(found) => match &found.written_to {
-            Some(file) => visit
-                .done(format!("Imported to {file}. Review the servers, then trust them."), "/admin/servers"),
+        Ok(found) => match &found.said {
+            Some(said) => visit.done(said, "/admin/servers"),
             None => {
                 show_list(&visit, Some(FormFeedback::kept("import", form)), Some(found.into_inner())).await
             }

@@ -32,22 +32,22 @@ pub(crate) async fn change_password(order: FormSubmission) -> Response {
     }
     let (old, new) = (password(&form, "old"), password(&form, "new"));
     match visit.pages().sign_in.change_password(&visit.visitor, &visit.session, old, new).await {
-        Ok(()) => visit.done("Changed the password. Your other sessions are signed out.", "/admin/settings"),
+        Ok(changed) => visit.done(changed.sentence(), "/admin/settings"),
         Err(problem) => show(&visit, Some(FormFeedback::wrong("password", problem, form))).await,
     }
 }
 
 pub(crate) async fn end_session(Path(id): Path<String>, order: FormSubmission) -> Response {
     let FormSubmission { visit, form } = order;
-    match visit.pages().sign_in.end_session(&id).await {
-        Ok(()) => visit.done("Signed out the session.", "/admin/settings"),
+    match visit.pages().sign_in.end_session(&id, visit.actor()).await {
+        Ok(ended) => visit.done(ended.sentence(), "/admin/settings"),
         Err(problem) => show(&visit, Some(FormFeedback::wrong("sessions", problem, form))).await,
     }
 }
 
 pub(crate) async fn end_all(order: FormSubmission) -> Response {
     let FormSubmission { visit, form } = order;
-    match visit.pages().sign_in.sign_out_everywhere().await {
+    match visit.pages().sign_in.sign_out_everywhere(visit.actor()).await {
         Ok(_) => see_other("/admin/sign-in"),
         Err(problem) => show(&visit, Some(FormFeedback::wrong("sessions", problem, form))).await,
     }

@@ -1,15 +1,20 @@
 //! A hub without a network.
 
 use crate::desk::DemoDesk;
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use jiff::tz::TimeZone;
 use portcullis_admin::sign_in::SignIn;
 use portcullis_admin::{AdminApp, RedactedDesk, routes};
 use portcullis_core::{Scrub, SystemClock};
+use portcullis_guard::AuditSettings;
+use portcullis_ops::admins::Administrators;
+use portcullis_ops::change::ChangeRecorder;
 use portcullis_store::admins::AdminStore;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -66,9 +71,15 @@ impl AdminFixture {
             &portcullis_store::open(folder.path(), &[]).unwrap(),
             Arc::new(SystemClock),
         ));
+        let settings = AuditSettings::in_folder(folder.path());
+        let changes = ChangeRecorder::Spool { settings, warn: |_| {} };
         let app = AdminApp {
             counter: RedactedDesk::new(Arc::new(DemoDesk::new()), Arc::new(NothingToHide)),
-            sign_in: Arc::new(SignIn::new(admins.clone(), Arc::new(SystemClock))),
+            sign_in: Arc::new(SignIn::new(
+                Arc::new(Administrators::new(admins.clone(), changes)),
+                Arc::new(SystemClock),
+            )),
+            zone: Arc::new(ArcSwap::from_pointee(TimeZone::system())),
             closing: CancellationToken::new(),
         };
         AdminFixture { router: routes(app), admins, cookie: None, _folder: folder }

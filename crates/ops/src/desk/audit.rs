@@ -79,6 +79,10 @@ pub struct CallHistory {
 pub struct AuditVerification {
     /// Whether the hash chain is intact.
     pub intact: bool,
+    /// `intact`, `modified`, or `unverifiable` if the log cannot be read.
+    pub state: String,
+    /// The result, in one sentence.
+    pub said: String,
     pub checked: Timestamp,
     pub records: u64,
     pub files: u64,

@@ -24,6 +24,15 @@ pub struct SecretView {
     pub last_used: Option<Timestamp>,
 }
 
+/// A secret that was saved, or whose allowed hosts were changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SecretReceipt {
+    #[serde(flatten)]
+    pub secret: SecretView,
+    /// What was done.
+    pub said: String,
+}
+
 /// A secret value in a request. It cannot be printed or serialized.
 pub struct SecretValue(pub Secret<Zeroizing<String>>);
 

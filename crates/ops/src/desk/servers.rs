@@ -200,6 +200,8 @@ pub struct ImportPreview {
     pub files: Vec<ImportableFile>,
     /// The file they were written to; null for a preview.
     pub written_to: Option<String>,
+    /// What was done; null for a preview.
+    pub said: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,9 +2,10 @@
 
 use super::overview::micros;
 use super::{approvals, now};
-use crate::audit::audit_record;
+use crate::audit::{AuditVerdict, audit_record};
 use crate::desk::{AuditPage, AuditRecord, AuditVerification, CallHistory, SearchAudit};
 use crate::{Operations, Problem};
+use portcullis_guard::audit::VerifyReport;
 use std::time::Instant;
 
 pub(super) fn page(ops: &Operations, search: SearchAudit) -> Result<AuditPage, Problem> {
@@ -22,16 +23,19 @@ pub(super) fn history(ops: &Operations, seq: u64) -> Result<CallHistory, Problem
 }
 
 pub(super) fn verification(ops: &Operations) -> AuditVerification {
-    let (verified, problem) = match ops.verify_audit() {
-        Ok(verified) => (verified, None),
-        Err(error) => (Default::default(), Some(error.to_string())),
+    let verdict = ops.verify_audit();
+    let report = match &verdict {
+        AuditVerdict::Intact(report) => report.clone(),
+        AuditVerdict::Modified(_) | AuditVerdict::Unverifiable(_) => VerifyReport::default(),
     };
     AuditVerification {
-        intact: problem.is_none(),
+        intact: matches!(verdict, AuditVerdict::Intact(_)),
+        state: verdict.as_str().to_owned(),
+        said: verdict.sentence(),
         checked: now(),
-        records: verified.records,
-        files: verified.files,
-        anchors: verified.anchors,
-        problem,
+        records: report.records,
+        files: report.files,
+        anchors: report.anchors,
+        problem: verdict.problem(),
     }
 }

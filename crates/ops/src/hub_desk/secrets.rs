@@ -1,7 +1,7 @@
 //! Secrets, as the page shows them.
 
 use super::HubDesk;
-use crate::desk::{GrantSecret, SecretList, SecretView, SetSecret};
+use crate::desk::{GrantSecret, SecretList, SecretReceipt, SecretView, SetSecret};
 use crate::{Actor, Operations, Problem};
 use portcullis_store::secrets::{Grant, SecretInfo};
 
@@ -19,8 +19,13 @@ impl HubDesk {
         name: String,
         new: SetSecret,
         actor: Actor,
-    ) -> Result<SecretView, Problem> {
-        self.run(move |ops| shown(ops, ops.set_secret(&name, new, &actor)?.info)).await
+    ) -> Result<SecretReceipt, Problem> {
+        self.run(move |ops| {
+            let saved = ops.set_secret(&name, new, &actor)?;
+            let said = saved.sentence();
+            Ok(SecretReceipt { secret: shown(ops, saved.info)?, said })
+        })
+        .await
     }
 
     pub(super) async fn show_regranted_secret(
@@ -28,8 +33,13 @@ impl HubDesk {
         name: String,
         grants: GrantSecret,
         actor: Actor,
-    ) -> Result<SecretView, Problem> {
-        self.run(move |ops| shown(ops, ops.replace_grants(&name, &grants.grants, &actor)?)).await
+    ) -> Result<SecretReceipt, Problem> {
+        self.run(move |ops| {
+            let granted = ops.replace_grants(&name, &grants.grants, &actor)?;
+            let said = granted.sentence();
+            Ok(SecretReceipt { secret: shown(ops, granted.0)?, said })
+        })
+        .await
     }
 }
 

@@ -33,23 +33,21 @@ impl HubDesk {
         })?;
         let (send, page) = oneshot::channel();
         let (failed, why) = oneshot::channel();
-        let (servers, own) = (self.live.servers.clone(), name.clone());
+        let (ops, servers, own) = (self.ops.clone(), self.live.servers.clone(), name.clone());
         let waiting = tokio::spawn(async move {
             let person = PageConsent(Mutex::new(Some(send)));
-            match login.oauth().log_in(&person).await {
+            match ops.log_in_to_server(&own, &login, &person, &actor).await {
                 Ok(_) => {
-                    tracing::info!(target: "admin", server = %own, "logged in to server");
                     if let Some(upstream) = servers.upstream(&own) {
                         upstream.reconnect();
                     }
                 }
                 Err(error) => {
                     tracing::warn!(target: "admin", server = %own, %error, "login to server failed");
-                    let _ = failed.send(error.to_string());
+                    let _ = failed.send(error);
                 }
             }
         });
-        tracing::info!(target: "admin", by = %actor, server = %name, "login to server started");
         // A newer login to the same server replaces the older one.
         if let Some(older) = self.logins.lock().insert(name, waiting) {
             older.abort();
@@ -60,7 +58,7 @@ impl HubDesk {
             () = tokio::time::sleep(LOGIN_PAGE_WITHIN) => Err(None),
         };
         let url = url.map_err(|why| {
-            Problem::unavailable(why.unwrap_or_else(|| "the server did not return a login URL".to_owned()))
+            why.unwrap_or_else(|| Problem::unavailable("the server did not return a login URL"))
         })?;
         Ok(OneTimeReveal { answer: ServerLoginUrl { url: SHOWN_HERE.to_owned() }, shown: Secret::new(url) })
     }

@@ -12,15 +12,14 @@ use crate::desk::{
 };
 use crate::hub_desk::differences::change;
 use crate::servers::add::AddedServer;
-use crate::servers::import::{read_text, read_usual_places};
+use crate::servers::import::{ServerImport, read_text, read_usual_places};
 use crate::servers::login::logout_sentence;
-use crate::servers::probe::probe_server;
-use crate::servers::trust::{ServerReview, change_word, lines, trusted_sentence};
-use crate::servers::{RestartOutcome, find_server, reached, runs_with};
+use crate::servers::trust::{SeenServer, ServerReview, change_word, lines, snapshot_mark};
+use crate::servers::{find_server, reached, runs_with};
 use crate::{Actor, Problem};
 use portcullis_core::blocking;
 use portcullis_interop::import::ImportedFile;
-use portcullis_store::pins::{PinDifference, PinKind, ServerSnapshot, digest};
+use portcullis_store::pins::{PinDifference, PinKind, ServerSnapshot};
 use portcullis_upstream::{ServerStatus, StatusKind};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -71,8 +70,7 @@ impl HubDesk {
         if self.live.servers.upstream(&name).is_some() {
             return self.show_server(name).await;
         }
-        tracing::info!(target: "admin", by = %actor, server = %server.name, "server probed");
-        let seen = probe_server(server, &config, &self.live.servers.makers).await?.connected()?;
+        let seen = self.ops.probe_server(server, &config, &actor).await?.connected()?;
         {
             let mut known = self.looked_at.lock();
             known.retain(|name, _| config.mcp.iter().any(|server| server.name == *name));
@@ -89,31 +87,11 @@ impl HubDesk {
     ) -> Result<ActionReceipt, Problem> {
         let upstream = self.live.servers.upstream(&name);
         // Read first: the snapshot read afterwards is at least as complete.
-        let is_part = upstream.as_ref().is_some_and(|upstream| upstream.is_seen_in_part());
+        let is_partial = upstream.as_ref().is_some_and(|upstream| upstream.is_seen_in_part());
         let running = upstream.and_then(|upstream| upstream.snapshot());
-        let seen = running.or_else(|| self.looked_at.lock().get(&name).cloned());
-        self.run(move |ops| {
-            let config = ops.config();
-            let server = find_server(&config, &name)?;
-            // Pinning a partial list would send the rest back to review.
-            if is_part {
-                return Err(Problem::conflict(format!("`{name}` is still listing its tools")).hint(format!(
-                    "retry in a moment, or run `portcullis mcp trust {name}`, which waits longer"
-                )));
-            }
-            let seen = seen.ok_or_else(|| {
-                Problem::conflict(format!("`{name}` was not reviewed yet"))
-                    .hint("connect and review it first")
-            })?;
-            if mark(&seen) != trust.seen {
-                return Err(Problem::changed(format!("`{name}` changed since it was shown"))
-                    .hint("review it again, then decide"));
-            }
-            let is_enabled_now = ops.trust_server(server, &seen, &actor.to_string())?;
-            tracing::info!(target: "admin", by = %actor, server = %name, "server trusted");
-            Ok(done(trusted_sentence(&name, is_enabled_now)))
-        })
-        .await
+        let snapshot = running.or_else(|| self.looked_at.lock().get(&name).cloned());
+        let seen = SeenServer { snapshot, is_partial };
+        self.run(move |ops| Ok(done(ops.trust_reviewed(&name, seen, &trust, &actor)?.sentence()))).await
     }
 
     pub(super) async fn show_revoked(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
@@ -131,28 +109,15 @@ impl HubDesk {
         on: bool,
         actor: Actor,
     ) -> Result<ActionReceipt, Problem> {
-        self.run(move |ops| {
-            ops.switch_server(&name, on, &actor)?;
-            Ok(done(format!("{} server `{name}`.", if on { "Enabled" } else { "Disabled" })))
-        })
-        .await
+        self.run(move |ops| Ok(done(ops.switch_server(&name, on, &actor)?.sentence()))).await
     }
 
     pub(super) async fn show_restarted(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
-        self.run(move |ops| {
-            Ok(done(match ops.restart_server(&name, &actor)? {
-                RestartOutcome::Restarting => format!("Restarting server `{name}`."),
-                RestartOutcome::Disabled | RestartOutcome::Unreviewed => {
-                    format!("Server `{name}` is disabled, so it does not connect.")
-                }
-            }))
-        })
-        .await
+        self.run(move |ops| Ok(done(ops.restart_server(&name, &actor)?.sentence(&name)))).await
     }
 
     pub(super) async fn write_server(&self, new: AddServer, actor: Actor) -> Result<ActionReceipt, Problem> {
         self.run(move |ops| {
-            let name = new.name.clone();
             let server = NewServer {
                 name: new.name,
                 command: new.command.filter(|text| !text.is_empty()),
@@ -164,18 +129,14 @@ impl HubDesk {
                 comment: Some(format!("Added by {actor}.")),
                 ..NewServer::default()
             };
-            let path = ops.add_server(server, AddedServer::Unreviewed)?;
-            tracing::info!(target: "admin", by = %actor, server = %name, "server added");
-            let path = path.display();
-            Ok(done(format!("Added server `{name}` to {path}, disabled until you trust it.")))
+            Ok(done(ops.add_server(server, AddedServer::Unreviewed, &actor)?.sentence()))
         })
         .await
     }
 
     pub(super) async fn take_server_out(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
         let server = name.clone();
-        let removed = self.run(move |ops| Ok(ops.remove_server(&server)?)).await?;
-        tracing::info!(target: "admin", by = %actor, server = %name, "server removed");
+        let removed = self.run(move |ops| ops.remove_server(&server, &actor)).await?;
         let ended = match &removed.login {
             Some(login) => logout_sentence(&name, &login.end().await),
             None => None,
@@ -197,21 +158,16 @@ impl HubDesk {
                 None => read_usual_places(None).into_iter().filter_map(|(_, found)| found.ok()).collect(),
             };
             let any = ops.select_imports(&load(&ops.home)?.config, &mut files, &only);
-            let mut written_to = None;
-            if let Some(actor) = actor.filter(|_| any) {
-                let path = ops.import_servers(&mut files)?;
-                tracing::info!(target: "admin", by = %actor, "servers imported");
-                written_to = Some(path.display().to_string());
-            }
-            Ok(ImportPreview { files: files.iter().map(importable).collect(), written_to })
+            let actor = actor.filter(|_| any);
+            let imported = actor.map(|actor| ops.import_servers(&mut files, &actor)).transpose()?;
+            Ok(ImportPreview {
+                files: files.iter().map(importable).collect(),
+                written_to: imported.as_ref().map(|imported| imported.path.display().to_string()),
+                said: imported.as_ref().map(ServerImport::sentence),
+            })
         })
         .await
     }
-}
-
-/// Digest of a snapshot, for optimistic concurrency.
-fn mark(seen: &ServerSnapshot) -> String {
-    digest(&serde_json::to_string(seen).unwrap_or_default())
 }
 
 fn shown(hub: &LiveHub, server: &McpServerSettings) -> ServerView {
@@ -290,7 +246,7 @@ fn whole(hub: &LiveHub, server: &McpServerSettings, seen: Option<Arc<ServerSnaps
         instructions: now.and_then(|seen| seen.instructions.clone()),
         definitions,
         differences: review.iter().flat_map(|review| &review.differences).map(difference).collect(),
-        seen: now.map(mark),
+        seen: now.map(snapshot_mark),
     }
 }
 

@@ -1,13 +1,15 @@
 //! Adding a server to the configuration.
 
-use crate::Problem;
+use super::action;
 use crate::config::{Config, EditError, NewServer, add_servers, preview_servers};
 use crate::config_file::ServerEditError;
 use crate::context::Operations;
 use crate::home::environment;
+use crate::{Actor, Problem};
 use portcullis_core::json::printable;
 use portcullis_interop::import;
 use portcullis_store::pins::ServerSnapshot;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// What a person has seen of a server that is added.
@@ -17,7 +19,42 @@ pub enum AddedServer<'a> {
     /// Its command line or URL: it is enabled, and its tools are hidden until it is trusted.
     Untrusted,
     /// All that it provides.
-    Trusted { seen: &'a ServerSnapshot, by: &'a str },
+    Trusted(&'a ServerSnapshot),
+}
+
+/// A server that was added.
+#[derive(Debug)]
+pub struct ServerAddition {
+    pub name: String,
+    /// The configuration file.
+    pub path: PathBuf,
+    pub standing: ServerStanding,
+}
+
+/// What a server that was added may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerStanding {
+    Disabled,
+    Hidden,
+    Trusted,
+}
+
+impl ServerAddition {
+    /// Returns what was done, and what is left to do.
+    pub fn sentence(&self) -> String {
+        let (name, path) = (&self.name, self.path.display());
+        match self.standing {
+            ServerStanding::Disabled => {
+                format!("Added server `{name}` to {path}, disabled until you trust it.")
+            }
+            ServerStanding::Hidden => format!(
+                "Added server `{name}` to {path}. Its tools stay hidden until you trust it: portcullis mcp trust {name}"
+            ),
+            ServerStanding::Trusted => {
+                format!("Added server `{name}` to {path}. It is trusted; later changes need review.")
+            }
+        }
+    }
 }
 
 impl Operations {
@@ -26,8 +63,24 @@ impl Operations {
         preview_servers(self.home.path(), &environment, std::slice::from_ref(new))
     }
 
-    /// Writes a server to the configuration. Returns the file.
-    pub fn add_server(&self, new: NewServer, added: AddedServer<'_>) -> Result<PathBuf, ServerEditError> {
+    /// Writes a server to the configuration.
+    pub fn add_server(
+        &self,
+        new: NewServer,
+        added: AddedServer<'_>,
+        by: &Actor,
+    ) -> Result<ServerAddition, Problem> {
+        // Arguments and headers may contain unregistered secrets, so they are no part of the record.
+        let details = json!({ "name": new.name });
+        self.record(by, action::ADD, details, || Ok(self.write_server(new, added, by)?))
+    }
+
+    fn write_server(
+        &self,
+        new: NewServer,
+        added: AddedServer<'_>,
+        by: &Actor,
+    ) -> Result<ServerAddition, ServerEditError> {
         // Validated before anything is stored, so that a failure leaves nothing half done.
         self.preview_server(&new)?;
         let (factory, name) = (self.server_factory()?, new.name.clone());
@@ -38,7 +91,7 @@ impl Operations {
                 self.quarantine_server(&name)?;
                 write()?
             }
-            AddedServer::Untrusted | AddedServer::Trusted { .. } => {
+            AddedServer::Untrusted | AddedServer::Trusted(_) => {
                 let path = write()?;
                 // A hub that has not reloaded yet would apply this to the removed one.
                 if !factory.toggles.of(&name).removed {
@@ -48,10 +101,15 @@ impl Operations {
                 path
             }
         };
-        if let AddedServer::Trusted { seen, by } = added {
-            factory.pins.trust(&name, seen.clone(), by).map_err(anyhow::Error::from)?;
-        }
-        Ok(path)
+        let standing = match added {
+            AddedServer::Unreviewed => ServerStanding::Disabled,
+            AddedServer::Untrusted => ServerStanding::Hidden,
+            AddedServer::Trusted(seen) => {
+                factory.pins.trust(&name, seen.clone(), &by.to_string()).map_err(anyhow::Error::from)?;
+                ServerStanding::Trusted
+            }
+        };
+        Ok(ServerAddition { name, path, standing })
     }
 
     /// Disables a server until its review. Comes before its configuration: a running hub must not start it in between.

@@ -1,18 +1,20 @@
 //! Import of servers from other applications' configuration.
 
-use crate::Problem;
+use super::action;
 use crate::config::{Config, EditError, NewServer, add_servers, check_server, preview_servers};
 use crate::config_file::edit_problem;
 use crate::context::Operations;
 use crate::home::environment;
 use crate::secret_store::PassphrasePrompt;
 use crate::secrets::new_key_warning;
+use crate::{Actor, Problem};
 use anyhow::{Context, anyhow};
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
 use portcullis_interop::import::{self, ImportEnvironment, ImportedFile, ImportedServer};
 use portcullis_interop::install::{ClientFolders, Platform};
 use portcullis_store::secrets::{Grant, KeyRequirement, SecretStore, check_strength, key_requirement};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
@@ -59,6 +61,20 @@ pub fn check_names(files: &[ImportedFile], only: &[String]) -> Result<(), Proble
     let names: Vec<String> = known.iter().map(|name| format!("`{}`", printable(name))).collect();
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     Err(Problem::invalid(format!("no such server: `{}`; found: {there}", printable(missing))))
+}
+
+/// Servers that were imported.
+#[derive(Debug)]
+pub struct ServerImport {
+    /// The configuration file.
+    pub path: PathBuf,
+}
+
+impl ServerImport {
+    /// Returns what was done, and what is left to do.
+    pub fn sentence(&self) -> String {
+        format!("Imported to {}, all disabled. Review the servers, then trust them.", self.path.display())
+    }
 }
 
 impl Operations {
@@ -112,8 +128,16 @@ impl Operations {
         found.skipped.extend(skipped);
     }
 
-    /// Stores the secrets, then writes the servers, disabled until their review. Returns the file.
-    pub fn import_servers(&self, files: &mut [ImportedFile]) -> Result<PathBuf, Problem> {
+    /// Stores the secrets, then writes the servers, disabled until their review.
+    pub fn import_servers(&self, files: &mut [ImportedFile], by: &Actor) -> Result<ServerImport, Problem> {
+        let from: Vec<_> = files.iter().map(|found| found.path.display().to_string()).collect();
+        let names: Vec<_> = servers_of(files).into_iter().map(|server| server.name).collect();
+        self.record(by, action::IMPORT, json!({ "files": from, "names": names }), || {
+            Ok(ServerImport { path: self.write_imported(files)? })
+        })
+    }
+
+    fn write_imported(&self, files: &mut [ImportedFile]) -> Result<PathBuf, Problem> {
         for found in files.iter_mut() {
             let comment = format!("from {}", found.path.display());
             found.servers.iter_mut().for_each(|server| server.server.comment = Some(comment.clone()));

@@ -1,13 +1,14 @@
 //! OAuth logins to servers: which one, and how it ends.
 
-use crate::Problem;
+use super::{action, find_server};
 use crate::config::{Config, McpServerSettings};
 use crate::context::Operations;
 use crate::login::{self, ServerLogin};
 use crate::secret_store::PassphrasePrompt;
+use crate::{Actor, Problem};
 use anyhow::Context;
-use portcullis_core::json::printable;
-use portcullis_upstream::{LogoutReport, OAuthError, TokenRevocation};
+use portcullis_upstream::{Consent, LoginMetadata, LogoutReport, OAuthError, TokenRevocation};
+use serde_json::json;
 use std::sync::Arc;
 
 /// How a login ended, or why it could not be removed.
@@ -17,7 +18,7 @@ impl Operations {
     /// Returns the login of a server, by its name.
     pub fn login_of(&self, name: &str, prompt: PassphrasePrompt) -> Result<ServerLogin, Problem> {
         let config = self.config();
-        self.open_login(&config, named(&config, name)?, prompt)
+        self.open_login(&config, find_server(&config, name)?, prompt)
     }
 
     /// Returns the login of a server, also in a configuration that is not in force yet.
@@ -39,8 +40,26 @@ impl Operations {
         Ok(login.with_context(|| format!("`mcp.{name}`"))?)
     }
 
-    /// Finds the login to a server in order to log out, also if the server is no longer configured.
-    pub fn login_to_end(&self, name: &str) -> Result<EndingLogin, Problem> {
+    /// Logs in to a server. Ends when the person has consented, which takes minutes.
+    pub async fn log_in_to_server(
+        &self,
+        name: &str,
+        login: &ServerLogin,
+        consent: &dyn Consent,
+        by: &Actor,
+    ) -> Result<LoginMetadata, Problem> {
+        let log_in = async { Ok(login.oauth().log_in(consent).await.map_err(anyhow::Error::from)?) };
+        self.changes.record_async(by, action::LOG_IN, json!({ "name": name }), log_in).await
+    }
+
+    /// Logs out of a server, also of one that is no longer configured. In a command, the secrets are unlocked before.
+    pub async fn log_out_of_server(&self, name: &str, by: &Actor) -> Result<LogoutReport, Problem> {
+        let log_out = async { Ok(self.login_to_end(name)?.end().await.map_err(anyhow::Error::from)?) };
+        self.changes.record_async(by, action::LOG_OUT, json!({ "name": name }), log_out).await
+    }
+
+    /// Finds the login to a server in order to log out.
+    fn login_to_end(&self, name: &str) -> Result<EndingLogin, Problem> {
         let config = self.config();
         let server = config.mcp.iter().find(|server| server.name == name);
         match self.login_of(name, PassphrasePrompt::ToOpen) {
@@ -76,18 +95,6 @@ impl EndingLogin {
             }
         }
     }
-}
-
-fn named<'c>(config: &'c Config, name: &str) -> Result<&'c McpServerSettings, Problem> {
-    let known = || {
-        let names: Vec<String> = config.mcp.iter().map(|server| format!("`{}`", server.name)).collect();
-        match names.as_slice() {
-            [] => "none are configured".to_owned(),
-            names => format!("expected {}", names.join(", ")),
-        }
-    };
-    let found = config.mcp.iter().find(|server| server.name == name);
-    found.ok_or_else(|| Problem::invalid(format!("no such server: `{}`; {}", printable(name), known())))
 }
 
 /// Describes the end of a login; `None` if there was none.

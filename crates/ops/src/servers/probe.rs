@@ -1,14 +1,15 @@
 //! Probe: connects to a server once and lists what it provides.
 
-use super::{sign_in_hint, status_predicate};
-use crate::Problem;
+use super::{action, sign_in_hint, status_predicate};
 use crate::config::{Config, McpServerSettings};
 use crate::context::Operations;
 use crate::mcp::ServerFactory;
 use crate::secret_store::PassphrasePrompt;
+use crate::{Actor, Problem};
 use portcullis_core::Registry;
 use portcullis_store::pins::ServerSnapshot;
 use portcullis_upstream::{ServerStatus, StartPolicy, StatusKind, Trust, Upstream};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,8 +29,7 @@ pub struct ProbeReport {
     pub hint: Option<String>,
 }
 
-/// Connects, lists and disconnects. Calls nothing, exposes nothing.
-pub async fn probe_server(
+async fn probe(
     server: &McpServerSettings,
     config: &Config,
     factory: &ServerFactory,
@@ -84,6 +84,18 @@ impl ProbeReport {
 }
 
 impl Operations {
+    /// Connects, lists and disconnects. Calls nothing, exposes nothing. `config` may be one that is not in force yet.
+    pub async fn probe_server(
+        &self,
+        server: &McpServerSettings,
+        config: &Config,
+        by: &Actor,
+    ) -> Result<ProbeReport, Problem> {
+        let factory = self.server_factory()?;
+        let details = json!({ "name": server.name });
+        self.changes.record_async(by, action::PROBE, details, probe(server, config, factory)).await
+    }
+
     /// Returns the stores about servers. Asks the user of a command for the passphrase, if the server needs a secret.
     pub fn server_factory_for(&self, server: &McpServerSettings) -> anyhow::Result<&ServerFactory> {
         if needs_secrets(server) {

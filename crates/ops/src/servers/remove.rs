@@ -1,5 +1,6 @@
 //! Removing a server from the configuration, with all that the hub keeps about it.
 
+use super::action;
 use super::login::EndingLogin;
 use crate::config::{McpServerSettings, remove_server};
 use crate::config_file::ServerEditError;
@@ -7,7 +8,9 @@ use crate::context::Operations;
 use crate::home::environment;
 use crate::login::{self, ServerLogin};
 use crate::secret_store::PassphrasePrompt;
+use crate::{Actor, Problem};
 use portcullis_store::secrets::SecretError;
+use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,7 +27,11 @@ pub struct RemovedServer {
 
 impl Operations {
     /// Removes a server and revokes its trust. Its login is still to be ended.
-    pub fn remove_server(&self, name: &str) -> Result<RemovedServer, ServerEditError> {
+    pub fn remove_server(&self, name: &str, by: &Actor) -> Result<RemovedServer, Problem> {
+        self.record(by, action::REMOVE, json!({ "name": name }), || Ok(self.take_out(name)?))
+    }
+
+    fn take_out(&self, name: &str) -> Result<RemovedServer, ServerEditError> {
         let config = self.config();
         let server = config.mcp.iter().find(|server| server.name == name);
         // Found first: afterwards the configuration knows nothing of it.

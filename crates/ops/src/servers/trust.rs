@@ -1,11 +1,13 @@
 //! Trust: review of what a server provides, and pinning of its definitions.
 
-use crate::Problem;
+use super::{action, find_server};
 use crate::config::McpServerSettings;
 use crate::config::secret_detection::{shown_args, shown_url};
 use crate::context::Operations;
+use crate::desk::TrustServer;
 use crate::mcp::ServerFactory;
-use portcullis_store::pins::{PinDifference, ServerSnapshot, TrustedServer, differences};
+use crate::{Actor, Problem};
+use portcullis_store::pins::{PinDifference, ServerSnapshot, TrustedServer, differences, digest};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -36,24 +38,90 @@ impl ServerReview {
     }
 }
 
+/// What a running hub has seen of a server.
+#[derive(Default)]
+pub struct SeenServer {
+    pub snapshot: Option<Arc<ServerSnapshot>>,
+    /// Whether it still lists its definitions. Pinning a partial list would send the rest back to review.
+    pub is_partial: bool,
+}
+
+/// A server that was trusted.
+#[derive(Debug)]
+pub struct ServerTrust {
+    pub name: String,
+    /// Whether the review enabled it.
+    pub is_enabled_now: bool,
+}
+
+impl ServerTrust {
+    /// Returns what was done, in one sentence.
+    pub fn sentence(&self) -> String {
+        trusted_sentence(&self.name, self.is_enabled_now)
+    }
+}
+
+/// Digest of a snapshot, for optimistic concurrency.
+pub fn snapshot_mark(seen: &ServerSnapshot) -> String {
+    digest(&serde_json::to_string(seen).unwrap_or_default())
+}
+
 impl Operations {
-    /// Pins what a person has reviewed, and enables a server that was disabled until then. Returns whether that was so.
+    /// Pins what a person has reviewed, and enables a server that was disabled until then.
     pub fn trust_server(
         &self,
         server: &McpServerSettings,
         seen: &ServerSnapshot,
-        by: &str,
-    ) -> Result<bool, Problem> {
-        let (factory, name) = (self.server_factory()?, &server.name);
+        by: &Actor,
+    ) -> Result<ServerTrust, Problem> {
+        let details = json!({ "name": server.name, "seen": snapshot_mark(seen) });
+        self.record(by, action::TRUST, details, || self.pin(server, seen, by))
+    }
+
+    /// As [`trust_server`](Self::trust_server), if the server still is what the person saw.
+    pub fn trust_reviewed(
+        &self,
+        name: &str,
+        seen: SeenServer,
+        reviewed: &TrustServer,
+        by: &Actor,
+    ) -> Result<ServerTrust, Problem> {
+        self.record(by, action::TRUST, json!({ "name": name, "seen": reviewed.seen }), || {
+            let config = self.config();
+            let server = find_server(&config, name)?;
+            if seen.is_partial {
+                return Err(Problem::conflict(format!("`{name}` is still listing its tools")).hint(format!(
+                    "retry in a moment, or run `portcullis mcp trust {name}`, which waits longer"
+                )));
+            }
+            let seen = seen.snapshot.ok_or_else(|| {
+                Problem::conflict(format!("`{name}` was not reviewed yet"))
+                    .hint("connect and review it first")
+            })?;
+            if snapshot_mark(&seen) != reviewed.seen {
+                return Err(Problem::changed(format!("`{name}` changed since it was shown"))
+                    .hint("review it again, then decide"));
+            }
+            self.pin(server, &seen, by)
+        })
+    }
+
+    fn pin(
+        &self,
+        server: &McpServerSettings,
+        seen: &ServerSnapshot,
+        by: &Actor,
+    ) -> Result<ServerTrust, Problem> {
+        let (factory, name) = (self.server_factory()?, server.name.clone());
         factory.activate_secrets(server).map_err(anyhow::Error::from)?;
-        factory.pins.trust(name, seen.clone(), by).map_err(anyhow::Error::from)?;
-        let toggle = factory.toggles.of(name);
+        factory.pins.trust(&name, seen.clone(), &by.to_string()).map_err(anyhow::Error::from)?;
+        let toggle = factory.toggles.of(&name);
         // A server disabled by a person stays disabled.
         if !toggle.unseen {
-            return Ok(false);
+            return Ok(ServerTrust { name, is_enabled_now: false });
         }
-        factory.toggles.mark_reviewed(name).map_err(anyhow::Error::from)?;
-        Ok(toggle.enabled == Some(false))
+        factory.toggles.mark_reviewed(&name).map_err(anyhow::Error::from)?;
+        Ok(ServerTrust { name, is_enabled_now: toggle.enabled == Some(false) })
     }
 }
 

@@ -2,13 +2,15 @@
 //!
 //! Works on the file, whether or not a hub runs: a process that can write it as this user can add administrators anyway.
 
-use super::{LoadedHome, open, welcome_link};
+use super::{LoadedHome, open, this_user, welcome_link};
 use crate::cli::{AdminArgs, AdminCommand};
-use crate::home::make_private;
-use crate::{BadUsage, database, print};
+use crate::{bad_name, database, print};
 use anyhow::Result;
 use portcullis_core::SystemClock;
-use portcullis_store::admins::{AdminError, AdminInfo, AdminStore, SessionInfo};
+use portcullis_guard::AuditSettings;
+use portcullis_ops::admins::{Administrators, EndedSessions};
+use portcullis_ops::change::ChangeRecorder;
+use portcullis_store::admins::{AdminInfo, AdminStore, SessionInfo};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,11 +20,14 @@ pub(crate) fn run(home: Option<&Path>, args: AdminArgs, as_json: bool) -> Result
     let LoadedHome { home, loaded, .. } = open(home)?;
     let config = &loaded.config;
     make_private(&config.workspace.secure_dir())?;
-    let admins = AdminStore::open(&database::open(&home, config)?, Arc::new(SystemClock));
+    let store = Arc::new(AdminStore::open(&database::open(&home, config)?, Arc::new(SystemClock)));
+    let settings = AuditSettings::in_folder(&config.workspace.secure_dir());
+    let changes = ChangeRecorder::Spool { settings, warn: |warning| print::note(warning) };
+    let (admins, by) = (Administrators::new(store, changes), this_user());
     match args.command.unwrap_or(AdminCommand::List) {
         AdminCommand::List => list(&admins, as_json)?,
         AdminCommand::Link => {
-            let link = welcome_link(config.http.listen, &admins.make_link()?);
+            let link = welcome_link(config.http.listen, &admins.make_link(&by)?);
             if as_json {
                 print::json_showing(&json!({ "valid_secs": 3_600 }), &[("link", Some(&link))]);
             } else {
@@ -34,35 +39,29 @@ pub(crate) fn run(home: Option<&Path>, args: AdminArgs, as_json: bool) -> Result
             }
         }
         AdminCommand::Remove { name } => {
-            admins.remove(&name).map_err(explained)?;
-            report(as_json, json!({ "removed": name }), &format!("Removed administrator `{name}`."));
+            let removed = admins.remove(&name, &by).map_err(bad_name)?;
+            report(as_json, json!({ "removed": name }), &removed.sentence());
         }
         AdminCommand::Sessions => sessions(&admins, as_json)?,
         AdminCommand::SignOut { id: Some(id), .. } => {
-            admins.end_session(&id).map_err(explained)?;
-            report(as_json, json!({ "ended": 1 }), "Ended the session.");
+            ended(as_json, admins.end_session(&id, &by).map_err(bad_name)?);
         }
         AdminCommand::SignOut { id: None, .. } => {
-            let count = admins.end_sessions(None)?;
-            report(as_json, json!({ "ended": count }), &format!("Ended {count} sessions."));
+            ended(as_json, admins.end_all_sessions(&by)?);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Maps an error to bad usage or failure.
-fn explained(error: AdminError) -> anyhow::Error {
-    match error {
-        AdminError::Unknown(_) | AdminError::UnknownSession(_) => BadUsage(error.to_string()).into(),
-        other => other.into(),
-    }
+fn ended(as_json: bool, ended: EndedSessions) {
+    report(as_json, json!({ "ended": ended.count() }), &ended.sentence());
 }
 
 fn report(as_json: bool, value: Value, words: &str) {
     if as_json { print::json(&value) } else { print::line(words) }
 }
 
-fn list(admins: &AdminStore, as_json: bool) -> Result<()> {
+fn list(admins: &Administrators, as_json: bool) -> Result<()> {
     let all = admins.list()?;
     if as_json {
         let shown = |admin: &AdminInfo| json!({ "name": admin.name, "created": admin.created.to_string(), "password_set": admin.changed.to_string() });
@@ -80,7 +79,7 @@ fn list(admins: &AdminStore, as_json: bool) -> Result<()> {
     Ok(())
 }
 
-fn sessions(admins: &AdminStore, as_json: bool) -> Result<()> {
+fn sessions(admins: &Administrators, as_json: bool) -> Result<()> {
     let all = admins.sessions()?;
     if as_json {
         let shown = |session: &SessionInfo| {

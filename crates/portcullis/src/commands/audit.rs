@@ -7,8 +7,8 @@ use crate::cli::{AuditArgs, AuditCommand, SearchArgs};
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_guard::AuditSettings;
-use portcullis_guard::audit::{self, LogDefect, VerifyError};
-use portcullis_ops::audit::audit_query;
+use portcullis_guard::audit;
+use portcullis_ops::audit::{AuditVerdict, audit_query, verify_log};
 use portcullis_ops::desk::{AuditRecord, SearchAudit};
 use serde::Deserialize;
 use serde_json::json;
@@ -70,38 +70,30 @@ fn search(settings: &AuditSettings, args: SearchArgs, as_json: bool) -> Result<E
 }
 
 fn verify(settings: &AuditSettings, as_json: bool) -> ExitCode {
-    match (audit::verify(settings), as_json) {
-        (Ok(verified), true) => {
-            let mut shown = json!({ "ok": true });
-            shown["verified"] = json!(verified);
-            print::json(&shown);
-            return ExitCode::SUCCESS;
-        }
-        (Ok(verified), false) => {
-            print::line(format!(
-                "The audit log is intact: {} records in {} files, checked against {} anchors.",
-                verified.records, verified.files, verified.anchors
-            ));
-            if verified.torn > 0 {
-                print::line(format!("{} torn records (crash during a write), all marked.", verified.torn));
-            }
-            if verified.unfinished_bytes > 0 {
-                print::line(format!("The last record is incomplete ({} bytes).", verified.unfinished_bytes));
-            }
-            return ExitCode::SUCCESS;
-        }
-        (Err(VerifyError::Fault(fault)), true) => {
-            let LogDefect { file, line, seq, problem } = fault;
-            let place = json!({ "file": file, "line": line, "seq": seq, "problem": problem });
-            print::json(&json!({ "ok": false, "first_bad": place }));
-        }
-        (Err(error), true) => print::json(&json!({ "ok": false, "error": error.to_string() })),
-        (Err(VerifyError::Fault(fault)), false) => {
-            print::note(format!("error: the audit log was modified: {fault}"));
-        }
-        (Err(error), false) => print::note(format!("error: the audit log cannot be verified: {error}")),
+    let verdict = verify_log(settings);
+    if as_json {
+        print::json(&match &verdict {
+            AuditVerdict::Intact(report) => json!({ "ok": true, "verified": report }),
+            AuditVerdict::Modified(defect) => json!({ "ok": false, "first_bad": defect }),
+            AuditVerdict::Unverifiable(why) => json!({ "ok": false, "error": why }),
+        });
     }
-    ExitCode::FAILURE
+    let AuditVerdict::Intact(report) = &verdict else {
+        if !as_json {
+            print::note(verdict.sentence());
+        }
+        return ExitCode::FAILURE;
+    };
+    if !as_json {
+        print::line(verdict.sentence());
+        if report.torn > 0 {
+            print::line(format!("{} torn records (crash during a write), all marked.", report.torn));
+        }
+        if report.unfinished_bytes > 0 {
+            print::line(format!("The last record is incomplete ({} bytes).", report.unfinished_bytes));
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// A record, with what the log says about itself.

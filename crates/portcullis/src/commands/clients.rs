@@ -142,11 +142,11 @@ fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
 }
 
 fn revoke(ops: &Operations, name: &str, as_json: bool) -> Result<ExitCode> {
-    let info = ops.revoke_client(name, &this_user())?;
+    let revoked = ops.revoke_client(name, &this_user())?;
     if as_json {
-        print::json(&json!({ "revoked": info.name }));
+        print::json(&json!({ "revoked": revoked.0.name }));
     } else {
-        print::line(format!("Revoked client `{}`.", info.name));
+        print::line(revoked.sentence());
     }
     Ok(ExitCode::SUCCESS)
 }

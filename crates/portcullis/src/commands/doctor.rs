@@ -3,7 +3,7 @@
 use super::{block_on, environment, hub_client::HubClient};
 use crate::config::Config;
 use crate::home::Home;
-use crate::{output_redaction, print};
+use crate::print;
 use anyhow::Result;
 use portcullis_ops::doctor::{
     CheckState, HealthCheck, check_approvals, check_clients, check_config, check_home, check_outbound,
@@ -34,7 +34,7 @@ pub(crate) fn run(home: Option<&Path>, as_json: bool) -> Result<ExitCode> {
 fn look_inside(home: &Home) -> Result<Vec<HealthCheck>> {
     let (mut checks, config) = check_config(home);
     let Some(config) = config else { return Ok(checks) };
-    output_redaction::set_home(home, &config);
+    print::redaction().set_home(home, &config);
     checks.extend([
         check_workspace(&config).of("workspace"),
         check_clients(home, &config).of("clients"),

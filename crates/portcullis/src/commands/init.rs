@@ -1,6 +1,6 @@
 //! `portcullis init`: writes a commented configuration file.
 
-use super::environment;
+use super::{environment, this_user};
 use crate::cli::InitArgs;
 use crate::home::Home;
 use crate::print;
@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 pub(crate) fn run(home: Option<&Path>, args: &InitArgs, json: bool) -> Result<ExitCode> {
     let home = Home::open(Home::locate(home, environment)?)?;
-    let path = write_example(&home, args.force)?;
+    let path = write_example(&home, args.force, &this_user(), |warning| print::note(warning))?;
     if json {
         print::json(&serde_json::json!({ "config": path }));
     } else {

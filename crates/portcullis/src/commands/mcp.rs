@@ -12,10 +12,9 @@ use crate::commands::mcp_auth::{self, Browser};
 use crate::config::secret_detection::{ValueDisplay, shown_args, shown_url};
 use crate::config::{Config, EditError, McpServerSettings};
 use crate::mcp::ServerFactory;
-use crate::{BadUsage, print};
+use crate::{BadUsage, bad_name, print};
 use anyhow::{Context, Result};
 use portcullis_ops::Operations;
-use portcullis_ops::config_file::ServerEditError;
 use portcullis_ops::servers::login::logout_sentence;
 use portcullis_ops::servers::{RestartOutcome, reached};
 use portcullis_server::local;
@@ -25,10 +24,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What follows a change without a hub.
+const AT_NEXT_START: &str = " No hub is running; it takes effect at the next start.";
+
 pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<ExitCode> {
     let ops = open_operations(home)?;
     let desk = McpCommandContext { config: ops.config(), ops, as_json };
-    match args.command.unwrap_or(McpCommand::List) {
+    let ran = match args.command.unwrap_or(McpCommand::List) {
         McpCommand::List => desk.list(),
         McpCommand::Add(args) => desk.add(&args),
         McpCommand::Remove { name } => desk.remove(&name),
@@ -44,7 +46,9 @@ pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<E
             mcp_auth::auth(&desk.ops, &name, browser, as_json)
         }
         McpCommand::Logout { name } => mcp_auth::logout(&desk.ops, &name, as_json),
-    }
+    };
+    // An unknown name is bad usage.
+    ran.map_err(|error| error.downcast().map_or_else(|other| other, bad_name))
 }
 
 /// Maps an error to bad usage or failure.
@@ -58,13 +62,6 @@ fn explained(error: EditError) -> anyhow::Error {
     }
 }
 
-fn edit_failed(error: ServerEditError) -> anyhow::Error {
-    match error {
-        ServerEditError::File(error) => explained(error),
-        ServerEditError::State(problem) => problem.into(),
-    }
-}
-
 struct McpCommandContext {
     ops: Operations,
     config: Arc<Config>,
@@ -72,11 +69,6 @@ struct McpCommandContext {
 }
 
 impl McpCommandContext {
-    fn server(&self, name: &str) -> Result<&McpServerSettings> {
-        let found = self.config.mcp.iter().find(|server| server.name == name);
-        found.ok_or_else(|| explained(EditError::Unknown(name.to_owned())))
-    }
-
     fn list(&self) -> Result<ExitCode> {
         let makers = self.ops.server_factory()?;
         if self.as_json {
@@ -105,7 +97,7 @@ impl McpCommandContext {
 
     fn remove(&self, name: &str) -> Result<ExitCode> {
         let server = self.config.mcp.iter().find(|server| server.name == name);
-        let removed = self.ops.remove_server(name).map_err(edit_failed)?;
+        let removed = self.ops.remove_server(name, &this_user())?;
         if let Err(error) = self.forget_removed(name) {
             // The next hub retries.
             tracing::debug!(target: "upstream", server = name, %error, "state of a removed server not cleared yet");
@@ -145,43 +137,31 @@ impl McpCommandContext {
 
     fn reload(&self, name: &str) -> Result<ExitCode> {
         let outcome = self.ops.restart_server(name, &this_user())?;
-        let running = self.hub_runs()?;
-        let how = match outcome {
-            RestartOutcome::Restarting => {
-                self.report(name, json!({ "reload": true, "enabled": true }), running, "is restarting");
-                return Ok(ExitCode::SUCCESS);
-            }
-            RestartOutcome::Disabled => "enable",
-            RestartOutcome::Unreviewed => "trust",
-        };
-        if self.as_json {
-            print::json(
-                &json!({ "server": name, "reload": false, "enabled": false, "hub_running": running }),
-            );
-        } else {
-            print::line(format!(
-                "Server `{name}` is disabled, so it does not connect. To enable it: portcullis mcp {how} {name}"
-            ));
+        let (running, restarts) = (self.hub_runs()?, outcome == RestartOutcome::Restarting);
+        let value = json!({ "reload": restarts, "enabled": restarts });
+        let said = outcome.sentence(name);
+        match outcome.advice(name) {
+            // There is nothing that could take effect later.
+            Some(advice) => self.report(name, value, running, &format!("{said} {advice}"), ""),
+            None => self.report(name, value, running, &said, AT_NEXT_START),
         }
         Ok(ExitCode::SUCCESS)
     }
 
     fn switch(&self, name: &str, on: bool) -> Result<ExitCode> {
-        self.ops.switch_server(name, on, &this_user())?;
-        let running = self.hub_runs()?;
-        self.report(name, json!({ "enabled": on }), running, if on { "is enabled" } else { "is disabled" });
+        let switched = self.ops.switch_server(name, on, &this_user())?;
+        self.report(name, json!({ "enabled": on }), self.hub_runs()?, &switched.sentence(), AT_NEXT_START);
         Ok(ExitCode::SUCCESS)
     }
 
-    fn report(&self, name: &str, mut value: Value, running: bool, what: &str) {
+    fn report(&self, name: &str, mut value: Value, running: bool, said: &str, without_hub: &str) {
         if self.as_json {
             value["server"] = name.into();
             value["hub_running"] = running.into();
             print::json(&value);
             return;
         }
-        let when = if running { "" } else { " No hub is running; it takes effect at the next start." };
-        print::line(format!("Server `{name}` {what}.{when}"));
+        print::line(format!("{said}{}", if running { "" } else { without_hub }));
     }
 
     fn hub_runs(&self) -> Result<bool> {

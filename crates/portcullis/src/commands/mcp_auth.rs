@@ -1,6 +1,6 @@
 //! `portcullis mcp auth` and `logout`: OAuth logins to upstream servers.
 
-use super::block_on;
+use super::{block_on, this_user};
 use crate::login::ServerLogin;
 use crate::print;
 use anyhow::Result;
@@ -27,7 +27,7 @@ pub(crate) enum Browser {
 /// Logs in from the terminal.
 pub(super) fn auth(ops: &Operations, name: &str, browser: Browser, as_json: bool) -> Result<ExitCode> {
     let login = ops.login_of(name, PassphrasePrompt::ToMake)?;
-    let about = log_in(&login, browser, as_json)?;
+    let about = log_in(ops, name, &login, browser, as_json)?;
     let withheld = about.withheld(&about.asked);
     if as_json {
         print::json(&json!({
@@ -49,15 +49,22 @@ pub(super) fn auth(ops: &Operations, name: &str, browser: Browser, as_json: bool
 }
 
 /// Prints the authorization URL and waits for the redirect.
-pub(crate) fn log_in(login: &ServerLogin, browser: Browser, as_json: bool) -> Result<LoginMetadata> {
+pub(crate) fn log_in(
+    ops: &Operations,
+    name: &str,
+    login: &ServerLogin,
+    browser: Browser,
+    as_json: bool,
+) -> Result<LoginMetadata> {
     let terminal = TerminalConsent { browser, as_json };
-    Ok(block_on(async { login.oauth().log_in(&terminal).await })??)
+    Ok(block_on(ops.log_in_to_server(name, login, &terminal, &this_user()))??)
 }
 
 /// Logs out of a server.
 pub(super) fn logout(ops: &Operations, name: &str, as_json: bool) -> Result<ExitCode> {
-    let login = ops.login_to_end(name)?;
-    let ended = Ok(block_on(login.end())??);
+    // A prompt does not fit into the runtime.
+    ops.unlock_secrets(PassphrasePrompt::ToOpen)?;
+    let ended = Ok(block_on(ops.log_out_of_server(name, &this_user()))??);
     if as_json {
         let mut said = ended_json(&ended);
         said["server"] = name.into();

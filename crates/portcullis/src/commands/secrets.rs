@@ -8,7 +8,7 @@ use portcullis_core::{Clock, Secret, SystemClock};
 use portcullis_ops::Operations;
 use portcullis_ops::desk::{SecretValue, SetSecret};
 use portcullis_ops::secret_store::PassphrasePrompt;
-use portcullis_ops::secrets::{check_request, new_key_warning};
+use portcullis_ops::secrets::{check_request, grant_words, new_key_warning};
 use portcullis_store::secrets::{Grant, SecretInfo, VALUE_BYTES_MAX};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -42,7 +42,8 @@ pub(crate) fn run(home: Option<&Path>, args: SecretsArgs, as_json: bool) -> Resu
         SecretsCommand::Set(args) => set(&ops, args, as_json),
         SecretsCommand::List => list(&ops, as_json),
         SecretsCommand::Grant { name, grants } => {
-            report(&ops.grant_secret(&name, &grants, &this_user())?, "Updated", as_json);
+            let granted = ops.grant_secret(&name, &grants, &this_user())?;
+            report(&granted.0, &granted.sentence(), as_json);
             Ok(ExitCode::SUCCESS)
         }
         SecretsCommand::Remove { name } => remove(&ops, &name, as_json),
@@ -64,13 +65,14 @@ fn set(ops: &Operations, args: SecretSetArgs, as_json: bool) -> Result<ExitCode>
     let value = SecretValue(read_value(&name)?);
     let grants = (!grants.is_empty()).then_some(grants);
     let saved = ops.set_secret(&name, SetSecret { value, grants, weak }, &this_user())?;
+    let said = saved.sentence();
     if let Some(weakness) = saved.weakness {
         print::note(format!("Warning: {weakness}."));
     }
     if let Some(key) = saved.new_key {
         print::note(new_key_warning(&key));
     }
-    report(&saved.info, "Saved", as_json);
+    report(&saved.info, &said, as_json);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -92,26 +94,24 @@ fn read_value(name: &str) -> Result<Secret<Zeroizing<String>>> {
 }
 
 fn remove(ops: &Operations, name: &str, as_json: bool) -> Result<ExitCode> {
-    let info = ops.remove_secret(name, &this_user())?;
+    let removed = ops.remove_secret(name, &this_user())?;
     if as_json {
-        print::json(&json!({ "removed": info.name }));
+        print::json(&json!({ "removed": removed.0.name }));
     } else {
-        print::line(format!("Removed secret `{}`; it is no longer redacted.", info.name));
+        print::line(removed.sentence());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(info: &SecretInfo, what: &str, as_json: bool) {
+fn report(info: &SecretInfo, said: &str, as_json: bool) {
     if as_json {
         print::json(&shown(info));
         return;
     }
-    let name = &info.name;
-    let places = match info.grants.as_slice() {
-        [] => format!("It has no allowed hosts yet: portcullis secrets grant {name} HOST[:FIELD]"),
-        grants => format!("Allowed hosts: {}.", words(grants)),
-    };
-    print::line(format!("{what} secret `{name}`. {places}"));
+    print::line(said);
+    if info.grants.is_empty() {
+        print::line(format!("To allow one: portcullis secrets grant {} HOST[:FIELD]", info.name));
+    }
 }
 
 fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
@@ -122,7 +122,8 @@ fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
     }
     let mut rows = vec![["SECRET", "AGE", "ALLOWED HOSTS"].map(str::to_owned).to_vec()];
     for info in &secrets {
-        let mut places = if info.grants.is_empty() { "nowhere".to_owned() } else { words(&info.grants) };
+        let mut places =
+            if info.grants.is_empty() { "nowhere".to_owned() } else { grant_words(&info.grants) };
         if info.pending {
             places.push_str(" (once its server is trusted)");
         }
@@ -133,10 +134,6 @@ fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
         print::note("No secrets yet. Add one: portcullis secrets set NAME");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn words(grants: &[Grant]) -> String {
-    grants.iter().map(Grant::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn shown(info: &SecretInfo) -> Value {

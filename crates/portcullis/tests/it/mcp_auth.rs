@@ -338,7 +338,7 @@ async fn slips_are_told() {
         (ran.code, ran.stderr.trim().to_owned())
     };
     let none = said(&["mcp", "auth", "notes"]).await;
-    assert_eq!(none, (2, "error: no such server: `notes`; none are configured".to_owned()));
+    assert_eq!(none, (2, "error: no such server: `notes`; list them with `portcullis mcp list`".to_owned()));
     home.configure("[mcp.notes]\nurl = \"https://notes.example.com/mcp\"\n");
     let (code, told) = said(&["mcp", "auth", "notes"]).await;
     assert!(code == 2 && told.contains("add `oauth = true`"), "{told}");
@@ -346,7 +346,7 @@ async fn slips_are_told() {
     let (code, told) = said(&["mcp", "auth", "notes"]).await;
     assert!(code == 2 && told.contains("is a local command and needs no login"), "{told}");
     let (code, told) = said(&["mcp", "logout", "other"]).await;
-    assert!(code == 2 && told.contains("expected `notes`"), "{told}");
+    assert!(code == 2 && told.contains("no such server: `other`"), "{told}");
 }
 
 /// A server that is taken out takes its login along: nobody could end it any more.

@@ -1,10 +1,10 @@
 //! `portcullis mcp add`: connect, show, write, trust.
 
-use super::probe::{probe, probe_json, probe_text};
-use super::{McpCommandContext, edit_failed, explained, trust};
+use super::probe::{probe_json, probe_text};
+use super::{McpCommandContext, explained, trust};
 use crate::cli::McpAddArgs;
-use crate::commands::block_on;
 use crate::commands::mcp_auth::{Browser, log_in};
+use crate::commands::{block_on, this_user};
 use crate::config::{Config, McpServerSettings, NewServer};
 use crate::login::ServerLogin;
 use crate::mcp::ServerFactory;
@@ -35,7 +35,10 @@ impl McpCommandContext {
         let login =
             logs_in.then(|| self.ops.open_login(&config, server, PassphrasePrompt::ToMake)).transpose()?;
         let had_login = login.as_ref().is_some_and(ServerLogin::is_kept);
-        let logged_in = login.as_ref().map(|login| log_in(login, Browser::Leave, self.as_json)).transpose();
+        let logged_in = login
+            .as_ref()
+            .map(|login| log_in(&self.ops, name, login, Browser::Leave, self.as_json))
+            .transpose();
         let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config, makers));
         if let (Err(_), Some(login), false) = (&added, login, had_login) {
             // Nothing in the configuration refers to the login, so it could not be ended later.
@@ -56,7 +59,7 @@ impl McpCommandContext {
     ) -> Result<ExitCode> {
         let name = args.name.as_str();
         let mut looked: Option<ProbeReport> =
-            if args.no_test { None } else { Some(probe(server, config, makers)?) };
+            if args.no_test { None } else { Some(self.probe(server, config)?) };
         if let Some(looked) = looked.as_mut().filter(|looked| looked.seen.is_none()) {
             looked.hint = hint(args, looked.status.kind).or(looked.hint.take());
         }
@@ -72,26 +75,20 @@ impl McpCommandContext {
             trusted = args.yes || (!self.as_json && print::confirm(&question)? == Some(true));
         }
         let in_clear = plain_text_warnings(&new);
-        let by = trust::by();
         let seen = looked.as_ref().and_then(|looked| looked.seen.as_ref()).filter(|_| trusted);
-        let added = seen.map_or(AddedServer::Untrusted, |seen| AddedServer::Trusted { seen, by: &by });
-        let path = self.ops.add_server(new, added).map_err(edit_failed)?;
+        let added = seen.map_or(AddedServer::Untrusted, |seen| AddedServer::Trusted(seen));
+        let added = self.ops.add_server(new, added, &this_user())?;
         if makers.toggles.of(name).removed {
             self.forget_removed(name)?;
         }
         if self.as_json {
             let tested = looked.as_ref().map(probe_json);
             print::json(&json!({
-                "added": name, "file": path, "trusted": trusted, "test": tested, "notes": in_clear,
+                "added": name, "file": added.path, "trusted": trusted, "test": tested, "notes": in_clear,
             }));
             return Ok(ExitCode::SUCCESS);
         }
-        let next = if trusted {
-            "It is trusted; later changes need review.".to_owned()
-        } else {
-            format!("Its tools stay hidden until you trust it: portcullis mcp trust {name}")
-        };
-        print::line(format!("\nAdded server `{name}` to {}. {next}", path.display()));
+        print::line(format!("\n{}", added.sentence()));
         in_clear.into_iter().for_each(print::note);
         Ok(ExitCode::SUCCESS)
     }

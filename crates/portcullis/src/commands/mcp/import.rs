@@ -2,13 +2,14 @@
 
 use super::McpCommandContext;
 use crate::cli::McpImportArgs;
+use crate::commands::this_user;
 use crate::{BadUsage, print};
 use anyhow::Result;
 use portcullis_core::json::printable;
 use portcullis_interop::import::{ImportedFile, ImportedServer};
-use portcullis_ops::servers::import::{check_names, read_file, read_usual_places};
+use portcullis_ops::servers::import::{ServerImport, check_names, read_file, read_usual_places};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// An unreadable file and the reason.
@@ -19,8 +20,9 @@ impl McpCommandContext {
         let (mut files, unreadable) = self.files(args)?;
         check_names(&files, &args.only)?;
         let any = self.ops.select_imports(&self.config, &mut files, &args.only);
-        let written = if args.yes && any { Some(self.ops.import_servers(&mut files)?) } else { None };
-        self.tell(&files, &unreadable, written.as_deref());
+        let written =
+            if args.yes && any { Some(self.ops.import_servers(&mut files, &this_user())?) } else { None };
+        self.tell(&files, &unreadable, written.as_ref());
         Ok(ExitCode::SUCCESS)
     }
 
@@ -42,13 +44,13 @@ impl McpCommandContext {
         Ok((files, unreadable))
     }
 
-    fn tell(&self, files: &[ImportedFile], unreadable: &[UnreadableFile], written: Option<&Path>) {
+    fn tell(&self, files: &[ImportedFile], unreadable: &[UnreadableFile], written: Option<&ServerImport>) {
         if self.as_json {
             let files: Vec<Value> = files.iter().map(shown).collect();
             let unreadable: Vec<Value> =
                 unreadable.iter().map(|(path, why)| json!({ "path": path, "why": why })).collect();
             print::configured_json(
-                &json!({ "files": files, "unreadable": unreadable, "written_to": written }),
+                &json!({ "files": files, "unreadable": unreadable, "written_to": written.map(|written| &written.path) }),
             );
             return;
         }
@@ -74,11 +76,8 @@ impl McpCommandContext {
         }
         let count: usize = files.iter().map(|found| found.servers.len()).sum();
         match written {
-            Some(path) => {
-                print::line(format!(
-                    "\nImported to {}, all disabled. To review and enable one:",
-                    path.display()
-                ));
+            Some(written) => {
+                print::line(format!("\n{}", written.sentence()));
                 for server in files.iter().flat_map(|found| &found.servers) {
                     print::line(format!("  portcullis mcp trust {}", server.server.name));
                 }

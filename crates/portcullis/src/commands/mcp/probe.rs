@@ -1,28 +1,19 @@
 //! `portcullis mcp test`: connects to a server once and shows what it provides.
 
 use super::McpCommandContext;
-use crate::commands::block_on;
+use crate::commands::{block_on, this_user};
 use crate::config::{Config, McpServerSettings};
-use crate::mcp::{ServerFactory, shown};
-use crate::{output_redaction, print};
+use crate::mcp::shown;
+use crate::print;
 use anyhow::Result;
-use portcullis_ops::servers::may_run;
-use portcullis_ops::servers::probe::{ProbeReport, probe_server};
+use portcullis_ops::servers::probe::ProbeReport;
+use portcullis_ops::servers::{find_server, may_run};
 use portcullis_store::pins::{DefinitionPin, PinKind, ServerSnapshot};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// Characters of a description in a list.
 const LIST_CHARS_MAX: usize = 70;
-
-/// As [`probe_server`], from a command.
-pub(super) fn probe(
-    server: &McpServerSettings,
-    config: &Config,
-    makers: &ServerFactory,
-) -> Result<ProbeReport> {
-    Ok(block_on(probe_server(server, config, makers))??)
-}
 
 pub(super) fn probe_json(report: &ProbeReport) -> Value {
     let mut value = shown(&report.status);
@@ -74,7 +65,7 @@ fn first_line(pin: &DefinitionPin) -> String {
     let value: Value = serde_json::from_str(&pin.definition).unwrap_or_default();
     let said = value["description"].as_str().or(value["title"].as_str()).unwrap_or_default();
     // Redacted before truncation: half a secret is not recognised.
-    let said = output_redaction::text(said);
+    let said = print::redaction().text(said);
     let line = said.lines().next().unwrap_or_default();
     let mut short: String = line.chars().take(LIST_CHARS_MAX).collect();
     if short.len() < said.len() {
@@ -84,11 +75,16 @@ fn first_line(pin: &DefinitionPin) -> String {
 }
 
 impl McpCommandContext {
+    /// Connects to a server once. `config` may be one that is not in force yet.
+    pub(super) fn probe(&self, server: &McpServerSettings, config: &Config) -> Result<ProbeReport> {
+        Ok(block_on(self.ops.probe_server(server, config, &this_user()))??)
+    }
+
     pub(super) fn test(&self, name: &str) -> Result<ExitCode> {
-        let server = self.server(name)?;
+        let server = find_server(&self.config, name)?;
         let makers = self.ops.server_factory_for(server)?;
         may_run(server, makers)?;
-        let looked = probe(server, &self.config, makers)?;
+        let looked = self.probe(server, &self.config)?;
         let works = looked.seen.is_some();
         if self.as_json {
             print::json(&probe_json(&looked));

@@ -3,14 +3,14 @@
 use super::McpCommandContext;
 use crate::print;
 use anyhow::Result;
-use portcullis_ops::servers::{ServerStatusReport, status_label};
+use portcullis_ops::servers::{ServerStatusReport, find_server, status_label};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
 impl McpCommandContext {
     pub(super) fn status(&self, name: Option<&str>) -> Result<ExitCode> {
         if let Some(name) = name {
-            self.server(name)?;
+            find_server(&self.config, name)?;
         }
         let running = self.hub_runs()?;
         let ServerStatusReport { written, servers } = self.ops.server_statuses(name, running)?;

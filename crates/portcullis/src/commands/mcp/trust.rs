@@ -1,7 +1,7 @@
 //! `portcullis mcp trust`: review of a server, and pinning of its definitions.
 
 use super::McpCommandContext;
-use super::probe::{left_out, probe, probe_text};
+use super::probe::{left_out, probe_text};
 use crate::cli::McpTrustArgs;
 use crate::commands::this_user;
 use crate::config::McpServerSettings;
@@ -12,7 +12,7 @@ use portcullis_core::json::printable;
 use portcullis_ops::servers::trust::{
     HIDDEN_DIFFERS, ServerReview, change_word, is_configured, lines, sides, trusted_sentence,
 };
-use portcullis_ops::servers::{reached, runs_with};
+use portcullis_ops::servers::{find_server, reached, runs_with};
 use portcullis_store::pins::PinDifference;
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -25,13 +25,13 @@ impl McpCommandContext {
             // Also for a server no longer configured.
             return self.revoke(name);
         }
-        let server = self.server(name)?;
+        let server = find_server(&self.config, name)?;
         let makers = self.ops.server_factory_for(server)?;
         if makers.is_unreviewed(server) && !self.may_begin(server, args)? {
             print::line("Not started, not trusted.");
             return Ok(ExitCode::SUCCESS);
         }
-        let looked = probe(server, &self.config, makers)?;
+        let looked = self.probe(server, &self.config)?;
         let seen = looked.connected()?;
         let review = ServerReview::of(name, &seen, makers);
         let (before, different) = (&review.trusted, &review.differences);
@@ -65,7 +65,12 @@ impl McpCommandContext {
         }
         let is_known = review.is_unchanged();
         let decided = is_known || self.decides(args, seen.tools.len(), before.is_some())?;
-        let switched_on = decided && !is_known && self.ops.trust_server(server, &seen, &by())?;
+        let pinned = if decided && !is_known {
+            Some(self.ops.trust_server(server, &seen, &this_user())?)
+        } else {
+            None
+        };
+        let switched_on = pinned.is_some_and(|pinned| pinned.is_enabled_now);
         if self.as_json {
             print::configured_json(&json!({
                 "server": name,
@@ -157,11 +162,6 @@ pub(super) fn question(name: &str, tools: usize) -> String {
 
 fn no_terminal() -> anyhow::Error {
     BadUsage("no terminal to ask for confirmation: review with `--diff`, then pass `--yes`".to_owned()).into()
-}
-
-/// Returns who trusts, for the record.
-pub(super) fn by() -> String {
-    std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "command line".to_owned())
 }
 
 fn summary(name: &str, different: &[PinDifference]) -> String {
