@@ -102,7 +102,7 @@ async function main() {
     await page.getByRole("heading", { name: "Finished" }).waitFor();
     await page.goto(`${origin}/admin/audit`);
     await page.getByRole("button", { name: "Verify log" }).click();
-    await page.getByText("The log is intact.").waitFor();
+    await page.getByText("The audit log is intact").waitFor();
     quiet("the log");
   });
   await check("A rule is added and tested, and comments stay", async () => {

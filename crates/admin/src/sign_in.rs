@@ -12,8 +12,7 @@ pub use cookie::COOKIE;
 pub use request_origin::{RequestOrigin, request_origin};
 
 use axum::http::{HeaderMap, HeaderValue};
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use data_encoding::BASE64URL_NOPAD;
 use jiff::Timestamp;
 use password_lockout::PasswordLockout;
 use portcullis_core::{Clock, Secret, blocking};
@@ -294,7 +293,7 @@ fn csrf_of(secret: &str) -> String {
     let mut hash = Sha256::new();
     hash.update(b"portcullis csrf\0");
     hash.update(secret.as_bytes());
-    URL_SAFE_NO_PAD.encode(hash.finalize())
+    BASE64URL_NOPAD.encode(&hash.finalize())
 }
 
 fn wait(left: Duration) -> Problem {

@@ -22,6 +22,7 @@ pub use edit::{
 pub use errors::{ConfigError, ConfigErrors};
 pub use example::example;
 pub use limit_table::limit_table;
+pub use read::FILE_NAMES;
 pub use resolve::{McpOAuth, moment, sets_header};
 pub use written::reload_class::restart_list;
 pub use written::schema_check::schema;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 /// File names; at most one may exist.
-const FILE_NAMES: [&str; 4] = ["portcullis.toml", "portcullis.yaml", "portcullis.yml", "portcullis.json"];
+pub const FILE_NAMES: [&str; 4] = ["portcullis.toml", "portcullis.yaml", "portcullis.yml", "portcullis.json"];
 /// Far larger than any hand-written configuration.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Length limit of a parser's message.

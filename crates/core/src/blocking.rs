@@ -12,3 +12,8 @@ where
 {
     tokio::task::spawn_blocking(work).await?
 }
+
+/// As [`blocking`], for work without an error of its own. `None` after a panic, or at the runtime's shutdown.
+pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    tokio::task::spawn_blocking(work).await.ok()
+}

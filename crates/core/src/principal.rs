@@ -266,7 +266,9 @@ mod tests {
             let call = HubCall::new(Target::Tool("x".to_owned()), Arguments::empty());
             HubCall { outer: outer.map(|outer| Caller::new(outer.clone(), Origin::Client)), ..call }
         };
-        let cases: [(&Principal, Option<&Arc<Client>>, &[Origin]); 6] = [
+        /// The principal, the client of the call around, and the allowed origins.
+        type OriginCase<'a> = (&'a Principal, Option<&'a Arc<Client>>, &'a [Origin]);
+        let cases: [OriginCase<'_>; 6] = [
             (&of_ada, None, &OWN),
             (&of_ada, Some(&ada), &OWN),
             (&of_ada, Some(&bob), &[]),

@@ -11,6 +11,7 @@ use portcullis_guard::audit::{self, AuditMatches, AuditQuery, LogDefect, VerifyE
 use portcullis_store::approvals::Approval;
 use portcullis_store::clients::parse_duration;
 use portcullis_store::database::wait;
+use serde::Deserialize;
 
 /// Default and maximum page size.
 const LIMIT_USUALLY: usize = 100;
@@ -165,6 +166,41 @@ pub fn audit_record(line: &[u8]) -> Option<AuditRecord> {
     serde_json::from_slice(line).ok()
 }
 
+/// A record, with what the log says about itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct AuditEntry {
+    #[serde(flatten)]
+    pub record: AuditRecord,
+    lost: Option<u64>,
+    previous: Option<String>,
+    torn_bytes: Option<u64>,
+}
+
+impl AuditEntry {
+    pub fn read(line: &[u8]) -> Option<AuditEntry> {
+        serde_json::from_slice(line).ok()
+    }
+
+    /// Returns what happened, on one line.
+    pub fn details(&self) -> String {
+        let (record, mut parts) = (&self.record, Vec::new());
+        if let Some(outcome) = &record.outcome {
+            let milliseconds = record.duration_us.unwrap_or_default() as f64 / 1000.0;
+            parts.push(format!("{outcome} {} bytes {milliseconds:.1} ms", record.bytes.unwrap_or_default()));
+        }
+        if let (Some(decision), Some(rule)) = (&record.decision, &record.rule) {
+            let approval = record.approval.as_ref().map(|approval| format!(", approved as {approval}"));
+            parts.push(format!("({decision} by {rule}{})", approval.unwrap_or_default()));
+        }
+        parts.extend(record.args.clone());
+        parts.extend(self.lost.map(|lost| format!("{lost} records lost")));
+        parts.extend(self.previous.as_ref().map(|previous| format!("continues {previous}")));
+        parts.extend(self.torn_bytes.map(|bytes| format!("torn record before this: {bytes} bytes")));
+        parts.join(" ")
+    }
+}
+
 fn unreadable(error: std::io::Error) -> Problem {
     tracing::error!(target: "admin", %error, "audit log unreadable");
     Problem::unavailable("the audit log cannot be read").hint("see the hub's log for the cause")
@@ -174,6 +210,26 @@ fn unreadable(error: std::io::Error) -> Problem {
 mod tests {
     use super::*;
     use crate::ProblemCode;
+
+    fn entry(line: &str) -> AuditEntry {
+        AuditEntry::read(line.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn details_say_what_happened() {
+        for (line, expected) in [
+            (r#"{"phase":"begin","args":"{\"path\":\"a\"}"}"#, r#"{"path":"a"}"#),
+            (
+                r#"{"phase":"end","outcome":"ok","bytes":4,"duration_us":1500,"decision":"allow","rule":"default:read"}"#,
+                "ok 4 bytes 1.5 ms (allow by default:read)",
+            ),
+            (r#"{"phase":"gap","lost":3}"#, "3 records lost"),
+            (r#"{"phase":"file","previous":"audit.000001.jsonl"}"#, "continues audit.000001.jsonl"),
+            (r#"{"phase":"torn","torn_bytes":9}"#, "torn record before this: 9 bytes"),
+        ] {
+            assert_eq!(entry(line).details(), expected);
+        }
+    }
 
     #[test]
     fn a_log_that_cannot_be_read_was_not_modified() {

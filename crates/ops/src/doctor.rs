@@ -2,10 +2,12 @@
 //!
 //! They need no running hub, change nothing but the permissions of the home, and make no request.
 
+mod hub;
 mod outbound;
 mod scripts;
 mod servers;
 
+pub use hub::{HubState, check_hub};
 pub use outbound::check_outbound;
 pub use scripts::check_scripts;
 pub use servers::{check_servers, check_services};
@@ -20,6 +22,7 @@ use portcullis_store::approvals::ApprovalStore;
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::secrets::{SecretError, SecretStore};
 use portcullis_tools::{GitError, look_at_repository};
+use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +31,19 @@ use std::sync::Arc;
 pub struct HealthCheck {
     pub what: &'static str,
     pub state: CheckState,
+}
+
+impl HealthCheck {
+    /// Returns the check as `--json` prints it.
+    pub fn listing(&self) -> serde_json::Value {
+        match &self.state {
+            CheckState::Good(text) => json!({ "what": self.what, "status": "ok", "detail": text }),
+            CheckState::Warning(text) => json!({ "what": self.what, "status": "warning", "detail": text }),
+            CheckState::Bad { problem, advice } => {
+                json!({ "what": self.what, "status": "problem", "detail": problem, "advice": advice })
+            }
+        }
+    }
 }
 
 pub enum CheckState {

@@ -3,7 +3,7 @@
 use crate::context::Operations;
 use crate::desk::{ApproveScript, DryRun, RejectScript, SaveScript, ScriptGrants};
 use crate::{Actor, Problem, ProblemCode};
-use portcullis_core::json::printable;
+use portcullis_core::json::{printable, visible_lines};
 use portcullis_store::clients::parse_duration;
 use portcullis_tools::scripts::{
     ScriptApproval, ScriptDecision, ScriptError, ScriptHeader, ScriptName, ScriptPermissions,
@@ -12,6 +12,10 @@ use portcullis_tools::scripts::{
 };
 use portcullis_tools::{ScriptCheckError, ScriptCheckReport};
 use serde_json::json;
+use similar::TextDiff;
+
+/// The file, in a comparison with a proposal to change it.
+const FILE_NOW: &str = "the file";
 
 /// A decision about a version.
 #[derive(Debug)]
@@ -142,6 +146,47 @@ pub fn version_to_decide(review: &ScriptReview) -> (&str, &str) {
     match (&review.listed.proposal, &review.proposed) {
         (Some(proposal), Some(source)) => (&proposal.sha256, source),
         _ => (&review.listed.sha256, &review.source),
+    }
+}
+
+/// Returns name and source of what the version to decide on is compared with: the file for a proposal, or else the last
+/// approved version.
+pub fn script_diff_base(review: &ScriptReview) -> Option<(&'static str, &str)> {
+    match (&review.proposed, &review.approved) {
+        (Some(_), _) if review.listed.exists => Some((FILE_NOW, &review.source)),
+        (_, Some((_, approved))) => Some(("approved", approved)),
+        (_, None) => None,
+    }
+}
+
+/// Returns a diff of the version to decide on: grants first, then the source.
+pub fn script_difference(review: &ScriptReview) -> String {
+    let Some((name, old)) = script_diff_base(review) else {
+        return "No earlier version to compare with.\n".to_owned();
+    };
+    let is_proposal = name == FILE_NOW;
+    let had = match &review.approved {
+        Some((decision, _)) if !is_proposal => &decision.granted,
+        _ => review.listed.granted.as_ref().unwrap_or(&review.listed.header.wants),
+    };
+    // A proposal is compared only with a file that exists.
+    let new = if is_proposal { version_to_decide(review).1 } else { &review.source };
+    let mut text = String::new();
+    for line in had.differences(&ScriptHeader::of(new).wants) {
+        text.push_str(&format!("{line}\n"));
+    }
+    let (old, new) = (visible_lines(old), visible_lines(new));
+    let diff = TextDiff::from_lines(&old, &new);
+    text.push_str(&diff.unified_diff().context_radius(3).header(name, "now").to_string());
+    text
+}
+
+/// Returns the state of a script as people read it in a list.
+pub fn script_state_words(listed: &ScriptSummary) -> String {
+    match (listed.exists, &listed.proposal) {
+        (false, _) => "proposed".to_owned(),
+        (true, Some(_)) => format!("{}, change proposed", listed.state.as_str()),
+        (true, None) => listed.state.as_str().to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::home::{Home, environment};
 use crate::mcp::ServerManager;
 use anyhow::Result;
 use parking_lot::Mutex;
-use portcullis_core::{Clock, Scrub, Secret};
+use portcullis_core::{Clock, Scrub, Secret, run_blocking};
 use portcullis_guard::Redactor;
 use portcullis_store::database::Database;
 use portcullis_store::secrets::{self, KeyPreference, KeyRequirement, KeySource, SecretError, SecretStore};
@@ -24,7 +24,6 @@ pub type Passphrase = Secret<zeroize::Zeroizing<String>>;
 /// Whether to ask a person for the passphrase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassphrasePrompt {
-    Never,
     /// By a hub, only if started from a terminal.
     AtStandardInput,
     /// To open a store.
@@ -37,7 +36,6 @@ impl PassphrasePrompt {
     /// Returns whether a store with this lock is opened by asking.
     pub fn asks(self, lock: KeyRequirement) -> bool {
         match (self, lock) {
-            (PassphrasePrompt::Never, _) => false,
             (PassphrasePrompt::AtStandardInput, KeyRequirement::Passphrase) => std::io::stdin().is_terminal(),
             (PassphrasePrompt::ToOpen | PassphrasePrompt::ToMake, KeyRequirement::Passphrase)
             | (PassphrasePrompt::ToMake, KeyRequirement::None) => true,
@@ -201,7 +199,7 @@ pub async fn watch(live: Arc<LiveSecrets>, servers: Arc<ServerManager>, closed: 
                 known
             };
             // The hook has logged a panic; the next poll retries.
-            told = tokio::task::spawn_blocking(apply).await.ok().or(told);
+            told = run_blocking(apply).await.or(told);
         }
         tokio::select! {
             () = &mut closed => return,

@@ -9,7 +9,6 @@ pub(crate) mod hub_client;
 pub(crate) mod init;
 pub(crate) mod mcp;
 pub(crate) mod mcp_auth;
-mod overdue;
 pub(crate) mod policy;
 pub(crate) mod scripts;
 pub(crate) mod secrets;
@@ -27,20 +26,18 @@ use crate::home::Home;
 pub(crate) use crate::home::environment;
 use crate::passphrase;
 use crate::print;
-use crate::reload::{self, ConfigFileVersion};
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use portcullis_core::Secret;
-use portcullis_ops::{Actor, CommandUser, Operations, origin_of};
+use portcullis_ops::reload::{self, ConfigFileVersion};
+use portcullis_ops::{Actor, CommandUser, Operations, ShutdownWatch, origin_of};
 use portcullis_server::local;
 use portcullis_upstream::{HubMark, is_server_descendant};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How long blocked reads of stdin may delay the exit.
 const END_WITHIN: Duration = Duration::from_millis(200);
@@ -136,10 +133,15 @@ pub(crate) fn look_for_home() {
 
 /// Runs a future on a runtime that does not wait for a blocked read of stdin.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
+    block_on_watched(&ShutdownWatch::default(), work)
+}
+
+/// As [`block_on`], for a future that listens for shutdown signals.
+fn block_on_watched<T>(shutdown: &ShutdownWatch, work: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     let result = runtime.block_on(async {
         let result = work.await;
-        end_servers().await;
+        end_servers(shutdown).await;
         result
     });
     runtime.shutdown_timeout(END_WITHIN);
@@ -147,15 +149,15 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
 }
 
 /// Stops this process's servers. A second signal leaves them to the guardian.
-async fn end_servers() {
-    let Ok(mut ending) = ShutdownSignals::new() else { return };
-    if TOLD.load(Ordering::Relaxed) > 1 {
+async fn end_servers(shutdown: &ShutdownWatch) {
+    let Ok(mut ending) = shutdown.signals() else { return };
+    if shutdown.is_insisted() {
         return;
     }
     tokio::select! {
         _ = tokio::time::timeout(SERVERS_END_WITHIN, crate::mcp::SERVERS.run()) => {}
         () = ending.received() => {}
-        () = overdue::insisted() => {}
+        () = shutdown.insisted() => {}
     }
 }
 
@@ -165,7 +167,7 @@ async fn end_servers() {
 pub(crate) fn unless_interrupted<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let answer = runtime.block_on(async {
-        let mut ending = ShutdownSignals::new().context("cannot install signal handlers")?;
+        let mut ending = ShutdownWatch::default().signals().context("cannot install signal handlers")?;
         tokio::select! {
             answer = tokio::task::spawn_blocking(wait) => answer.context("the prompt failed"),
             () = ending.received() => Err(Interrupted.into()),
@@ -179,38 +181,6 @@ pub(crate) fn unless_interrupted<T: Send + 'static>(wait: impl FnOnce() -> T + S
 /// Returns the one-time link to set a password. Browsers do not send the fragment.
 pub(crate) fn welcome_link(address: SocketAddr, link: &Secret<String>) -> String {
     format!("{}/admin/welcome#{}", origin_of(address), link.expose())
-}
-
-/// Number of shutdown signals received.
-static TOLD: AtomicU32 = AtomicU32::new(0);
-
-/// Shutdown signals. Created early: earlier signals are not caught.
-struct ShutdownSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl ShutdownSignals {
-    fn new() -> std::io::Result<ShutdownSignals> {
-        Ok(ShutdownSignals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// Resolves at each shutdown signal.
-    async fn received(&mut self) {
-        self.heard().await;
-        TOLD.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// As [`received`](Self::received), for an observer.
-    async fn heard(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }
 
 pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {

@@ -17,13 +17,13 @@ use portcullis_egress::NoSecrets;
 use portcullis_guard::audit::ChangeLog;
 use portcullis_guard::{AuditSettings, GuardHandles, GuardSettings, ServerStats};
 use portcullis_ops::guard_settings::{approval_times, ceiling, local_client, policy, rate};
+use portcullis_ops::hub_limits::hub_limits;
 use portcullis_ops::script_sandbox as scripts;
 use portcullis_ops::secret_store::{LiveSecrets, PassphrasePrompt, known_secrets};
 use portcullis_ops::tool_families::{LiveZone, live_zone, tools};
 use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
 use portcullis_server::{
-    Authenticate, ClientsUnavailable, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts,
-    ToolSearch,
+    Authenticate, ClientsUnavailable, Hub, HubParts, LocalClient, Ops, Readiness, ServerCounts, ToolSearch,
 };
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
@@ -260,7 +260,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
         ops: Arc::new(ops),
         clock,
         face: ServerProfile { instructions: Some(INSTRUCTIONS.to_owned()), tasks: !config.mcp.is_empty() },
-        limits: limits(config),
+        limits: hub_limits(config),
         scrub: Arc::new(handles.redactor.for_messages()),
     })
     .with_context(|| format!("the hub of `{}`", home.path().display()))?;
@@ -323,71 +323,4 @@ pub(crate) struct BoundAddress {
 /// Returns the allowed hosts and origins of a listener.
 pub(crate) fn allowed(address: SocketAddr, config: &Config) -> HostAllowlist {
     HostAllowlist::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
-}
-
-/// File descriptors of the hub itself, besides one per connection.
-pub(crate) const OWN_FILES: u64 = 256;
-
-/// Reserves file descriptors for the hub: with a low limit, connections must not use them all. One source gets at most
-/// three quarters of the rest.
-fn within_open_files(limits: HubLimits, open_files: Option<u64>) -> HubLimits {
-    let Some(open_files) = open_files else { return limits };
-    let connections = open_files - OWN_FILES.min(open_files / 2);
-    let connections = usize::try_from(connections).unwrap_or(usize::MAX).max(1);
-    if limits.connections_max <= connections {
-        return limits;
-    }
-    let per_source = limits.connections_per_source_max.min((connections * 3 / 4).max(1));
-    HubLimits { connections_max: connections, connections_per_source_max: per_source, ..limits }
-}
-
-fn limits(config: &Config) -> HubLimits {
-    let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    within_open_files(wanted_limits(config), open_files)
-}
-
-fn wanted_limits(config: &Config) -> HubLimits {
-    let limits = &config.limits;
-    HubLimits {
-        line_bytes_max: limits.line_bytes_max,
-        body_bytes_max: limits.body_bytes_max,
-        sessions_max: limits.sessions_max,
-        sessions_per_client_max: limits.sessions_per_client_max,
-        session_idle: limits.session_idle,
-        in_flight_max: limits.in_flight_max,
-        connections_max: limits.connections_max,
-        connections_per_source_max: limits.connections_per_source_max,
-        headers_within: limits.headers_within,
-        body_within: limits.body_within,
-        write_within: limits.write_within,
-        keep_alive: limits.keep_alive,
-        token_failures_max: limits.token_failures_max,
-        token_lockout: limits.token_lockout,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns whether there are files left for the hub itself when all connections are open.
-    fn leaves_files(limits: &HubLimits, open_files: u64) -> bool {
-        let left = open_files.saturating_sub(limits.connections_max as u64);
-        left >= OWN_FILES.min(open_files / 2)
-    }
-
-    #[test]
-    fn connections_leave_files_for_the_hub() {
-        for open_files in [1, 2, 64, 256, 1_024, 4_096, 4_256, 1_000_000] {
-            let clamped = within_open_files(HubLimits::default(), Some(open_files));
-            assert!(open_files < 2 || leaves_files(&clamped, open_files), "{open_files}: {clamped:?}");
-            assert!(clamped.connections_max >= 1 && clamped.connections_per_source_max >= 1);
-        }
-        let few = within_open_files(HubLimits::default(), Some(256));
-        assert_eq!((few.connections_max, few.connections_per_source_max), (128, 96));
-        let enough = within_open_files(HubLimits::default(), Some(4_256));
-        assert_eq!((enough.connections_max, enough.connections_per_source_max), (4_000, 3_000));
-        // The check can fail: what the configuration says is too many where few files can be open.
-        assert!(!leaves_files(&within_open_files(HubLimits::default(), None), 256));
-    }
 }

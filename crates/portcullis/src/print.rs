@@ -44,6 +44,11 @@ pub(crate) fn json(value: &Value) {
     let _ = write(&format!("{}\n", redaction().value(value)));
 }
 
+/// Prints what a command returns: as JSON, or as a line of text.
+pub(crate) fn either(as_json: bool, view: &Value, text: impl AsRef<str>) {
+    if as_json { json(view) } else { line(text) }
+}
+
 /// Prints server configuration, without redaction.
 pub(crate) fn configured(text: impl AsRef<str>) {
     let _ = write(&configured_text(text.as_ref()));

@@ -7,18 +7,14 @@ use crate::compose::{BoundAddress, ComposedHub};
 use crate::config::Config;
 use crate::home::Home;
 use crate::logging::LogLevelHandle;
-use crate::reload::{self, ConfigFileVersion};
+use crate::reload;
 use crate::{mcp, memory};
-use jiff::Timestamp;
 use portcullis_core::{BoxFuture, Health, Service, ServiceCtx, ServiceError};
 use portcullis_ops::hub_desk::ScriptStatusWatcher;
-use portcullis_ops::secret_store;
+use portcullis_ops::reload::ConfigFileVersion;
+use portcullis_ops::{ServiceBoard, secret_store, service};
 use portcullis_server::Hub;
-use portcullis_store::servers::StatusBoard;
-use serde_json::{Map, Value, json};
-use std::path::PathBuf;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -62,7 +58,7 @@ pub(crate) fn of_a_hub(composed: &Arc<ComposedHub>, process: ServingHub<'_>) -> 
             }
         }),
         reload::service(home, version, composed, config, bound, log_level),
-        Arc::new(ServiceBoard { hub: Arc::downgrade(hub), secure: config.workspace.secure_dir() }),
+        Arc::new(ServiceBoard::new(hub, config.workspace.secure_dir())),
     ]);
     services.extend(accept_loops.into_iter().map(|accept_loop| accept_loop as Arc<dyn Service>));
     services.extend(
@@ -136,90 +132,6 @@ impl Service for AcceptLoop {
             return Health::Failed("it accepts no connections any more; restart the hub".to_owned());
         }
         Health::Ok
-    }
-}
-
-/// Makes a service of a function that never fails. It is called again after a panic.
-pub(crate) fn service<F, Fut>(name: &'static str, run: F) -> Arc<dyn Service>
-where
-    F: Fn(ServiceCtx) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = ()> + Send + 'static,
-{
-    Arc::new(FunctionService { name, run: Box::new(move |ctx| Box::pin(run(ctx))) })
-}
-
-struct FunctionService {
-    name: &'static str,
-    run: Box<dyn Fn(ServiceCtx) -> BoxFuture<'static, ()> + Send + Sync>,
-}
-
-impl Service for FunctionService {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn run(self: Arc<Self>, ctx: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>> {
-        Box::pin(async move {
-            (self.run)(ctx).await;
-            Ok(())
-        })
-    }
-}
-
-/// Writes the state of the services to a file, where `doctor` reads it. As long as all are well there is no file.
-struct ServiceBoard {
-    /// Weak: the hub owns its services.
-    hub: Weak<Hub>,
-    secure: PathBuf,
-}
-
-/// How often the health of services is looked at. A failure is written at once.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
-
-impl Service for ServiceBoard {
-    fn name(&self) -> &'static str {
-        "service-status"
-    }
-
-    fn run(self: Arc<Self>, ctx: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>> {
-        Box::pin(async move {
-            let Some(mut changed) = self.hub.upgrade().map(|hub| hub.subscribe_services()) else {
-                return Ok(());
-            };
-            // The problems of an earlier hub are not those of this one.
-            let mut written = (!StatusBoard::of_services(&self.secure).exists()).then(Map::new);
-            loop {
-                let problems = self.problems();
-                if written.as_ref() != Some(&problems) {
-                    let board = StatusBoard::of_services(&self.secure);
-                    let (value, now) = (Value::Object(problems.clone()), ctx.clock.now());
-                    let at = Timestamp::try_from(now).unwrap_or_default().to_string();
-                    let write = move || board.write(&value, &at, std::process::id());
-                    tokio::task::spawn_blocking(write).await??;
-                    written = Some(problems);
-                }
-                tokio::select! {
-                    () = ctx.shutdown.cancelled() => return Ok(()),
-                    _ = changed.changed() => {}
-                    () = tokio::time::sleep(LOOK_EVERY) => {}
-                }
-            }
-        })
-    }
-}
-
-impl ServiceBoard {
-    fn problems(&self) -> Map<String, Value> {
-        let statuses = self.hub.upgrade().map(|hub| hub.service_statuses()).unwrap_or_default();
-        let problem = |status: portcullis_server::ServiceStatus| {
-            let why = status.problem()?;
-            let failed = status.health != Health::Ok;
-            Some((
-                status.name.to_owned(),
-                json!({ "reason": why, "failed": failed, "restarts": status.restarts }),
-            ))
-        };
-        statuses.into_iter().filter_map(problem).collect()
     }
 }
 

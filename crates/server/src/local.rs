@@ -1,5 +1,9 @@
 //! The local Unix socket, and the lock that makes one process per home the hub.
 
+mod client;
+
+pub use client::HubClient;
+
 use crate::hub::Hub;
 use crate::line;
 use std::fs::Permissions;
@@ -173,7 +177,7 @@ pub async fn serve(
         connections.spawn(async move {
             // A peer outside of this PID namespace has no id here, and no upstream server can be there.
             let refused = match stream.peer_cred().map(|peer| peer.pid().filter(|pid| *pid > 0)) {
-                Ok(Some(pid)) => tokio::task::spawn_blocking(move || is_behind(pid)).await.unwrap_or(true),
+                Ok(Some(pid)) => portcullis_core::run_blocking(move || is_behind(pid)).await.unwrap_or(true),
                 Ok(None) => false,
                 Err(_) => true,
             };

@@ -121,6 +121,6 @@ async fn next_standing(scripts: &mut Option<watch::Receiver<ScriptStatuses>>) ->
 }
 
 async fn pending(desk: ApprovalDesk) -> Vec<String> {
-    let pending = tokio::task::spawn_blocking(move || desk.approvals().pending().unwrap_or_default()).await;
+    let pending = portcullis_core::run_blocking(move || desk.approvals().pending().unwrap_or_default()).await;
     pending.unwrap_or_default().into_iter().map(|approval| approval.id).collect()
 }

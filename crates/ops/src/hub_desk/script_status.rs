@@ -6,6 +6,7 @@
 use super::scripts::brief;
 use crate::desk::{AdminEvent, ScriptBrief};
 use crate::folder_changes::FolderChanges;
+use portcullis_core::run_blocking;
 use portcullis_tools::scripts::ScriptStore;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl ScriptStatusWatcher {
         let _looking = self.looking.lock().await;
         let scripts = self.scripts.clone();
         // `/readyz` reports a read error; nothing is published meanwhile.
-        let Ok(Ok(all)) = tokio::task::spawn_blocking(move || scripts.list()).await else { return };
+        let Some(Ok(all)) = run_blocking(move || scripts.list()).await else { return };
         let all: BTreeMap<_, _> = all.iter().map(|listed| ScriptStatus::of(brief(listed))).collect();
         self.now.send_if_modified(|now| {
             let is_other = now.as_deref() != Some(&all);

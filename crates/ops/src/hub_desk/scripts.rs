@@ -8,7 +8,7 @@ use crate::desk::{
     ScriptBrief, ScriptDesk, ScriptDetail, ScriptGrants, ScriptList, ScriptProblem, ScriptRun, ScriptText,
     ScriptVersion,
 };
-use crate::scripts::{check_problem, version_to_decide};
+use crate::scripts::{check_problem, script_diff_base, version_to_decide};
 use crate::{Actor, Operations, Problem};
 use portcullis_core::blocking;
 use portcullis_tools::ScriptCheckError;
@@ -59,11 +59,7 @@ impl HubScripts {
             Some((decision, _)) => decision.granted.clone(),
             None => looked.listed.granted.clone().unwrap_or_default(),
         };
-        let before = match (&looked.proposed, &looked.approved) {
-            (Some(_), _) if looked.listed.exists => Some(looked.source.clone()),
-            (_, Some((_, source))) => Some(source.clone()),
-            (_, None) => None,
-        };
+        let before = script_diff_base(&looked).map(|(_, source)| source.to_owned());
         Ok(ScriptDetail {
             brief: described(brief(&looked.listed), &header),
             change: before

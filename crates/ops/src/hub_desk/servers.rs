@@ -14,14 +14,13 @@ use crate::hub_desk::differences::change;
 use crate::servers::add::AddedServer;
 use crate::servers::import::{ServerImport, read_text, read_usual_places};
 use crate::servers::login::logout_sentence;
-use crate::servers::trust::{SeenServer, ServerReview, change_word, lines, snapshot_mark};
+use crate::servers::trust::{SeenServer, ServerReview, change_word, definition_text, lines, snapshot_mark};
 use crate::servers::{find_server, reached, runs_with};
 use crate::{Actor, Problem};
 use portcullis_core::blocking;
 use portcullis_interop::import::ImportedFile;
 use portcullis_store::pins::{PinDifference, PinKind, ServerSnapshot};
 use portcullis_upstream::{ServerStatus, StatusKind};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -216,8 +215,6 @@ fn whole(hub: &LiveHub, server: &McpServerSettings, seen: Option<Arc<ServerSnaps
     let mut definitions = Vec::new();
     for (kind, seen) in PinKind::ALL.into_iter().flat_map(|kind| now.map(|seen| (kind, seen))) {
         for (name, pin) in seen.pins(kind) {
-            let value: Value = serde_json::from_str(&pin.definition).unwrap_or_default();
-            let said = value["description"].as_str().or(value["title"].as_str()).unwrap_or_default();
             let standing = match (trusted, server.always_trusted) {
                 (_, true) => "trusted",
                 (Some(trusted), _) => trusted.pin_status(&seen.identity, kind, name, &pin.sha256).as_str(),
@@ -226,7 +223,7 @@ fn whole(hub: &LiveHub, server: &McpServerSettings, seen: Option<Arc<ServerSnaps
             definitions.push(DefinitionView {
                 kind: kind.as_str().to_owned(),
                 own_name: name.clone(),
-                description: said.to_owned(),
+                description: definition_text(pin),
                 standing: standing.to_owned(),
             });
         }

@@ -1,8 +1,8 @@
 //! Watches overrides and pins of servers, and writes the status file.
 
 use super::{ServerManager, shown};
-use jiff::Timestamp;
-use portcullis_core::{Clock, SystemClock};
+use crate::status_file::StatusFile;
+use portcullis_core::{SystemClock, run_blocking};
 use portcullis_store::servers::StatusBoard;
 use portcullis_upstream::ServerStatus;
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ pub(super) async fn forward(mut status: watch::Receiver<ServerStatus>, changed: 
 /// Watches the files in `secure` until shutdown, and keeps the status file up to date.
 pub async fn watch(servers: Arc<ServerManager>, secure: PathBuf, closed: impl Future<Output = ()>) {
     tokio::pin!(closed);
-    let board = Arc::new(StatusBoard::open(&secure));
+    let board = StatusFile::new(StatusBoard::open(&secure));
     let (mut pinned, mut wanted) = (servers.makers.pins.subscribe(), servers.makers.toggles.subscribe());
     let (mut written, mut announced, mut trouble) = (None, None, None);
     loop {
@@ -36,22 +36,17 @@ pub async fn watch(servers: Arc<ServerManager>, secure: PathBuf, closed: impl Fu
         clean.values_mut().for_each(|status| servers.makers.scrub(status));
         // No file for a hub that never had a server.
         if written.as_ref() != Some(&clean) && (written.is_some() || !clean.is_empty()) {
-            let (board, value) = (board.clone(), Value::Object(clean.clone()));
-            let at = Timestamp::try_from(SystemClock.now()).unwrap_or_default().to_string();
-            let done =
-                tokio::task::spawn_blocking(move || board.write(&value, &at, std::process::id())).await;
-            match done {
-                Ok(Ok(())) => (written, trouble) = (Some(clean), None),
+            match board.write(clean.clone(), &SystemClock).await {
+                Some(Ok(())) => (written, trouble) = (Some(clean), None),
                 // Retried at the next poll, logged once.
-                Ok(Err(error)) => {
+                Some(Err(error)) => {
                     let why = error.to_string();
                     if trouble.as_ref() != Some(&why) {
                         tracing::warn!(target: "upstream", %error, "failed to write the status file");
                         trouble = Some(why);
                     }
                 }
-                // Shutdown, or a panic that the hook has logged.
-                Err(_) => {}
+                None => {}
             }
         }
         if announced.as_ref() != Some(&now) {
@@ -73,7 +68,7 @@ async fn follow(servers: &Arc<ServerManager>) {
     let servers = servers.clone();
     let runtime = tokio::runtime::Handle::current();
     // The hook has logged a panic; the next poll retries.
-    let _ = tokio::task::spawn_blocking(move || {
+    let _ = run_blocking(move || {
         let _entered = runtime.enter();
         servers.follow();
     })

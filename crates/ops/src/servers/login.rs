@@ -7,8 +7,8 @@ use crate::login::{self, ServerLogin};
 use crate::secret_store::PassphrasePrompt;
 use crate::{Actor, Problem};
 use anyhow::Context;
-use portcullis_upstream::{Consent, LoginMetadata, LogoutReport, OAuthError, TokenRevocation};
-use serde_json::json;
+use portcullis_upstream::{LoginMetadata, LoginPrompt, LogoutReport, OAuthError, TokenRevocation};
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// How a login ended, or why it could not be removed.
@@ -45,7 +45,7 @@ impl Operations {
         &self,
         name: &str,
         login: &ServerLogin,
-        consent: &dyn Consent,
+        consent: &dyn LoginPrompt,
         by: &Actor,
     ) -> Result<LoginMetadata, Problem> {
         let log_in = async { Ok(login.oauth().log_in(consent).await.map_err(anyhow::Error::from)?) };
@@ -95,6 +95,22 @@ impl EndingLogin {
             }
         }
     }
+}
+
+/// Returns the end of a login as `--json` prints it.
+pub fn logout_listing(ended: &LogoutResult) -> Value {
+    let (was, revoked, why) = match ended {
+        Ok(LogoutReport { was, tokens }) => {
+            let why = match tokens {
+                TokenRevocation::NotRevoked(why) => Some(why.clone()),
+                TokenRevocation::NotOffered => Some("not offered".to_owned()),
+                TokenRevocation::None | TokenRevocation::Revoked => None,
+            };
+            (*was, *tokens == TokenRevocation::Revoked, why)
+        }
+        Err(error) => (false, false, Some(error.to_string())),
+    };
+    json!({ "logged_out": was, "revoked": revoked, "not_revoked": why })
 }
 
 /// Describes the end of a login; `None` if there was none.

@@ -3,13 +3,13 @@
 use super::{action, sign_in_hint, status_predicate};
 use crate::config::{Config, McpServerSettings};
 use crate::context::Operations;
-use crate::mcp::ServerFactory;
+use crate::mcp::{ServerFactory, shown};
 use crate::secret_store::PassphrasePrompt;
 use crate::{Actor, Problem};
 use portcullis_core::Registry;
 use portcullis_store::pins::ServerSnapshot;
 use portcullis_upstream::{ServerStatus, StartPolicy, StatusKind, Trust, Upstream};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,6 +66,16 @@ impl ProbeReport {
     /// Returns the snapshot, or why the server is not connected.
     pub fn connected(&self) -> Result<Arc<ServerSnapshot>, Problem> {
         self.seen.clone().ok_or_else(|| Problem::conflict(self.failure()))
+    }
+
+    /// Returns the report as `--json` prints it.
+    pub fn listing(&self) -> Value {
+        let mut value = shown(&self.status);
+        value["name"] = self.name.as_str().into();
+        value["took_ms"] = json!(u64::try_from(self.took.as_millis()).unwrap_or(u64::MAX));
+        value["names"] = json!(self.tools);
+        value["hint"] = json!(self.hint);
+        value
     }
 
     fn failure(&self) -> String {

@@ -7,14 +7,16 @@ use crate::context::Operations;
 use crate::desk::TrustServer;
 use crate::mcp::ServerFactory;
 use crate::{Actor, Problem};
-use portcullis_store::pins::{PinDifference, ServerSnapshot, TrustedServer, differences, digest};
+use portcullis_store::pins::{
+    DefinitionPin, PinDifference, ServerSnapshot, TrustedServer, differences, digest,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The kind of a change in command or URL.
 const IDENTITY: &str = "identity";
 /// Shown if both sides look alike.
-pub const HIDDEN_DIFFERS: &str = "changed in a redacted part";
+const HIDDEN_DIFFERS: &str = "changed in a redacted part";
 
 /// What a server provides now, against what was trusted.
 pub struct ServerReview {
@@ -131,6 +133,12 @@ pub fn trusted_sentence(name: &str, is_enabled_now: bool) -> String {
     format!("Server `{name}` is trusted{on}. Later changes need review.")
 }
 
+/// Returns the description of a definition, or its title.
+pub fn definition_text(pin: &DefinitionPin) -> String {
+    let value: Value = serde_json::from_str(&pin.definition).unwrap_or_default();
+    value["description"].as_str().or(value["title"].as_str()).unwrap_or_default().to_owned()
+}
+
 /// Returns what became of a definition.
 pub fn change_word(one: &PinDifference) -> &'static str {
     match (&one.before, &one.after) {
@@ -146,7 +154,7 @@ pub fn is_configured(kind: &str, name: &str) -> bool {
 }
 
 /// Returns both sides of a change, redacted: a command or URL may contain secrets.
-pub fn sides(one: &PinDifference) -> (Option<String>, Option<String>) {
+fn sides(one: &PinDifference) -> (Option<String>, Option<String>) {
     let args = |text: &str| {
         let args: Vec<String> = serde_json::from_str(text).unwrap_or_default();
         json!(shown_args(&args)).to_string()
@@ -157,6 +165,20 @@ pub fn sides(one: &PinDifference) -> (Option<String>, Option<String>) {
         (_, _, text) => text.clone(),
     };
     (shown(&one.before), shown(&one.after))
+}
+
+/// Returns a change as `--json` prints it; on demand with both sides.
+pub fn difference_listing(one: &PinDifference, whole: bool) -> Value {
+    let mut value = json!({ "kind": one.kind, "name": one.name, "change": change_word(one) });
+    if whole {
+        let (before, after) = sides(one);
+        if before == after {
+            value["note"] = HIDDEN_DIFFERS.into();
+        }
+        value["before"] = json!(before);
+        value["after"] = json!(after);
+    }
+    value
 }
 
 /// As [`sides`], as indented JSON.

@@ -10,8 +10,9 @@ use portcullis_core::SystemClock;
 use portcullis_guard::AuditSettings;
 use portcullis_ops::admins::{Administrators, EndedSessions};
 use portcullis_ops::change::ChangeRecorder;
-use portcullis_store::admins::{AdminInfo, AdminStore, SessionInfo};
-use serde_json::{Value, json};
+use portcullis_ops::listing::{AdminListing, SessionListing};
+use portcullis_store::admins::{AdminStore, SessionInfo};
+use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +20,6 @@ use std::sync::Arc;
 pub(crate) fn run(home: Option<&Path>, args: AdminArgs, as_json: bool) -> Result<ExitCode> {
     let LoadedHome { home, loaded, .. } = open(home)?;
     let config = &loaded.config;
-    make_private(&config.workspace.secure_dir())?;
     let store = Arc::new(AdminStore::open(&database::open(&home, config)?, Arc::new(SystemClock)));
     let settings = AuditSettings::in_folder(&config.workspace.secure_dir());
     let changes = ChangeRecorder::Spool { settings, warn: |warning| print::note(warning) };
@@ -40,7 +40,7 @@ pub(crate) fn run(home: Option<&Path>, args: AdminArgs, as_json: bool) -> Result
         }
         AdminCommand::Remove { name } => {
             let removed = admins.remove(&name, &by).map_err(bad_name)?;
-            report(as_json, json!({ "removed": name }), &removed.sentence());
+            print::either(as_json, &json!({ "removed": name }), removed.sentence());
         }
         AdminCommand::Sessions => sessions(&admins, as_json)?,
         AdminCommand::SignOut { id: Some(id), .. } => {
@@ -54,18 +54,13 @@ pub(crate) fn run(home: Option<&Path>, args: AdminArgs, as_json: bool) -> Result
 }
 
 fn ended(as_json: bool, ended: EndedSessions) {
-    report(as_json, json!({ "ended": ended.count() }), &ended.sentence());
-}
-
-fn report(as_json: bool, value: Value, words: &str) {
-    if as_json { print::json(&value) } else { print::line(words) }
+    print::either(as_json, &json!({ "ended": ended.count() }), ended.sentence());
 }
 
 fn list(admins: &Administrators, as_json: bool) -> Result<()> {
     let all = admins.list()?;
     if as_json {
-        let shown = |admin: &AdminInfo| json!({ "name": admin.name, "created": admin.created.to_string(), "password_set": admin.changed.to_string() });
-        print::json(&Value::Array(all.iter().map(shown).collect()));
+        print::json(&json!(all.iter().map(AdminListing::of).collect::<Vec<_>>()));
         return Ok(());
     }
     let mut rows = vec![["NAME", "CREATED", "PASSWORD SET"].map(str::to_owned).to_vec()];
@@ -82,18 +77,7 @@ fn list(admins: &Administrators, as_json: bool) -> Result<()> {
 fn sessions(admins: &Administrators, as_json: bool) -> Result<()> {
     let all = admins.sessions()?;
     if as_json {
-        let shown = |session: &SessionInfo| {
-            json!({
-                "id": session.id,
-                "admin": session.admin,
-                "created": session.created.to_string(),
-                "seen": session.seen.to_string(),
-                "expires": session.expires.to_string(),
-                "from": session.from,
-                "browser": session.browser,
-            })
-        };
-        print::json(&Value::Array(all.iter().map(shown).collect()));
+        print::json(&json!(all.iter().map(SessionListing::of).collect::<Vec<_>>()));
         return Ok(());
     }
     let mut rows =

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use portcullis_ops::Operations;
 use portcullis_ops::approvals::DecidedApproval;
 use portcullis_ops::desk::{ApprovalChoice, ApprovalFilter, DecideApproval};
-use portcullis_store::approvals::{Approval, ApprovalRequest, ApprovalScope};
-use serde_json::{Value, json};
+use portcullis_ops::listing::ApprovalListing;
+use portcullis_store::approvals::{Approval, ApprovalRequest};
+use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -40,7 +41,9 @@ impl ApprovalsCommandContext {
         let list = self.ops.list_approvals(&ApprovalFilter { all })?;
         let now = self.now();
         if self.as_json {
-            print::json(&Value::Array(list.iter().map(|approval| shown(approval, now)).collect()));
+            print::json(&json!(
+                list.iter().map(|approval| ApprovalListing::of(approval, now)).collect::<Vec<_>>()
+            ));
             return Ok(ExitCode::SUCCESS);
         }
         let heading = ["ID", "STATE", "CLIENT", "CALL", "EFFECT", "REQUESTED", "ARGUMENTS"];
@@ -71,7 +74,7 @@ impl ApprovalsCommandContext {
     fn show(&self, id: &str) -> Result<ExitCode> {
         let (approval, now) = (self.ops.approval(id)?, self.now());
         if self.as_json {
-            print::json(&shown(&approval, now));
+            print::json(&json!(ApprovalListing::of(&approval, now)));
         } else {
             print::out(details(&approval, now));
         }
@@ -85,23 +88,16 @@ impl ApprovalsCommandContext {
             (false, false) => ApprovalChoice::Once,
         };
         let decided = self.decide(&args.id, choice, None)?;
-        if self.as_json {
-            let mut value = shown(&decided.approval, self.now());
-            value["rule_written_to"] = json!(decided.rule_written_to);
-            print::json(&value);
-        } else {
-            print::line(decided.sentence());
-        }
+        let mut view = json!(ApprovalListing::of(&decided.approval, self.now()));
+        view["rule_written_to"] = json!(decided.rule_written_to);
+        print::either(self.as_json, &view, decided.sentence());
         Ok(ExitCode::SUCCESS)
     }
 
     fn reject(&self, id: &str, reason: Option<String>) -> Result<ExitCode> {
         let decided = self.decide(id, ApprovalChoice::Reject, reason)?;
-        if self.as_json {
-            print::json(&shown(&decided.approval, self.now()));
-        } else {
-            print::line(decided.sentence());
-        }
+        let view = json!(ApprovalListing::of(&decided.approval, self.now()));
+        print::either(self.as_json, &view, decided.sentence());
         Ok(ExitCode::SUCCESS)
     }
 
@@ -142,32 +138,4 @@ fn details(approval: &Approval, now: Timestamp) -> String {
 fn ago(then: Timestamp, now: Timestamp) -> String {
     let seconds = now.as_second() - then.as_second();
     format!("{} ago", print::age(u64::try_from(seconds).unwrap_or_default()))
-}
-
-fn shown(approval: &Approval, now: Timestamp) -> Value {
-    let ApprovalRequest {
-        digest, client, origin, kind, target, effect, reach, rule, arguments, more, ..
-    } = &approval.call;
-    json!({
-        "id": approval.id,
-        "state": approval.stage(now).as_str(),
-        "client": client,
-        "origin": origin,
-        "kind": kind,
-        "target": target,
-        "effect": effect,
-        "reach": reach,
-        "rule": rule,
-        "arguments": arguments,
-        "arguments_left_out": more,
-        "digest": digest,
-        "asked": approval.asked.to_string(),
-        "expires": approval.expires.to_string(),
-        "decided": approval.decided.as_ref().map(|decided| json!({
-            "at": decided.at.to_string(),
-            "by": decided.by,
-            "for": decided.span.map(ApprovalScope::as_str),
-            "reason": decided.reason,
-        })),
-    })
 }

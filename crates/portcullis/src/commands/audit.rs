@@ -2,15 +2,15 @@
 //!
 //! Reads the files directly, whether or not a hub runs.
 
-use super::{LoadedHome, ShutdownSignals, block_on, open};
+use super::{LoadedHome, block_on, open};
 use crate::cli::{AuditArgs, AuditCommand, SearchArgs};
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit;
-use portcullis_ops::audit::{AuditVerdict, audit_query, verify_log};
-use portcullis_ops::desk::{AuditRecord, SearchAudit};
-use serde::Deserialize;
+use portcullis_ops::ShutdownWatch;
+use portcullis_ops::audit::{AuditEntry, AuditVerdict, audit_query, verify_log};
+use portcullis_ops::desk::SearchAudit;
 use serde_json::json;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn tail(settings: &AuditSettings, count: usize, follow: bool, as_json: bool) -> 
         return Ok(ExitCode::SUCCESS);
     }
     block_on(async move {
-        let mut ending = ShutdownSignals::new()?;
+        let mut ending = ShutdownWatch::default().signals()?;
         loop {
             // Reads on at once while there is more.
             if later.poll(&mut |line| table.row(line)).context("the audit log")?.is_break() {
@@ -96,40 +96,6 @@ fn verify(settings: &AuditSettings, as_json: bool) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A record, with what the log says about itself.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Entry {
-    #[serde(flatten)]
-    record: AuditRecord,
-    lost: Option<u64>,
-    previous: Option<String>,
-    torn_bytes: Option<u64>,
-}
-
-impl Entry {
-    fn read(line: &[u8]) -> Option<Entry> {
-        serde_json::from_slice(line).ok()
-    }
-
-    fn details(&self) -> String {
-        let (record, mut parts) = (&self.record, Vec::new());
-        if let Some(outcome) = &record.outcome {
-            let milliseconds = record.duration_us.unwrap_or_default() as f64 / 1000.0;
-            parts.push(format!("{outcome} {} bytes {milliseconds:.1} ms", record.bytes.unwrap_or_default()));
-        }
-        if let (Some(decision), Some(rule)) = (&record.decision, &record.rule) {
-            let approval = record.approval.as_ref().map(|approval| format!(", approved as {approval}"));
-            parts.push(format!("({decision} by {rule}{})", approval.unwrap_or_default()));
-        }
-        parts.extend(record.args.clone());
-        parts.extend(self.lost.map(|lost| format!("{lost} records lost")));
-        parts.extend(self.previous.as_ref().map(|previous| format!("continues {previous}")));
-        parts.extend(self.torn_bytes.map(|bytes| format!("torn record before this: {bytes} bytes")));
-        parts.join(" ")
-    }
-}
-
 /// Prints rows as they arrive, with fixed column widths; a long cell shifts the rest.
 struct Table {
     as_json: bool,
@@ -149,7 +115,7 @@ impl Table {
         if !std::mem::replace(&mut self.begun, true) {
             set(["TIME", "SEQ", "PHASE", "CLIENT", "ORIGIN", "TOOL", "DETAILS"].map(str::to_owned))?;
         }
-        let Some(entry) = Entry::read(line) else {
+        let Some(entry) = AuditEntry::read(line) else {
             let text = String::from_utf8_lossy(line);
             return print::row(&format!("not a record: {}", portcullis_core::json::printable(&text)));
         };
@@ -164,29 +130,4 @@ fn set([time, seq, phase, client, origin, target, details]: [String; 7]) -> Cont
     let [time, client, origin, target, details] = [time, client, origin, target, details].map(shown);
     let row = format!("{time:<24}  {seq:>8}  {phase:<5}  {client:<12}  {origin:<8}  {target:<24}  {details}");
     print::row(row.trim_end())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(line: &str) -> Entry {
-        Entry::read(line.as_bytes()).unwrap()
-    }
-
-    #[test]
-    fn details_say_what_happened() {
-        for (line, expected) in [
-            (r#"{"phase":"begin","args":"{\"path\":\"a\"}"}"#, r#"{"path":"a"}"#),
-            (
-                r#"{"phase":"end","outcome":"ok","bytes":4,"duration_us":1500,"decision":"allow","rule":"default:read"}"#,
-                "ok 4 bytes 1.5 ms (allow by default:read)",
-            ),
-            (r#"{"phase":"gap","lost":3}"#, "3 records lost"),
-            (r#"{"phase":"file","previous":"audit.000001.jsonl"}"#, "continues audit.000001.jsonl"),
-            (r#"{"phase":"torn","torn_bytes":9}"#, "torn record before this: 9 bytes"),
-        ] {
-            assert_eq!(entry(line).details(), expected);
-        }
-    }
 }

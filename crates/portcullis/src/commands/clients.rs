@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock, ToolView};
 use portcullis_ops::Operations;
 use portcullis_ops::desk::AddClient;
-use portcullis_store::clients::ClientInfo;
-use serde_json::{Value, json};
+use portcullis_ops::listing::ClientListing;
+use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,7 +36,7 @@ fn add(ops: &Operations, args: AddArgs, as_json: bool) -> Result<ExitCode> {
     let url = &ops.url;
     let installed = install_all(&ops.home, url, &token, &args.install, args.transport, args.yes);
     if as_json {
-        print::json_showing(&shown(&info), &[("token", Some(token.expose()))]);
+        print::json_showing(&json!(ClientListing::of(&info)), &[("token", Some(token.expose()))]);
     } else {
         let (name, token) = (&info.name, token.expose());
         let text = format!(
@@ -94,24 +94,10 @@ fn install_all(
     Ok(())
 }
 
-fn shown(info: &ClientInfo) -> Value {
-    json!({
-        "name": info.name,
-        "token_hint": info.token_hint,
-        "allow": info.allow,
-        "deny": info.deny,
-        "effects": info.effects.iter().map(|effect| effect.as_str()).collect::<Vec<_>>(),
-        "tools": info.tools.as_str(),
-        "created": info.created.to_string(),
-        "expires": info.expires.map(|expires| expires.to_string()),
-        "expired": info.is_expired(&SystemClock),
-    })
-}
-
 fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
     let clients = ops.list_clients()?;
     if as_json {
-        print::json(&Value::Array(clients.iter().map(shown).collect()));
+        print::json(&json!(clients.iter().map(ClientListing::of).collect::<Vec<_>>()));
         return Ok(ExitCode::SUCCESS);
     }
     let heading = ["CLIENT", "TOKEN", "ALLOW", "DENY", "EFFECTS", "TOOLS", "CREATED", "EXPIRES"];
@@ -143,10 +129,6 @@ fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
 
 fn revoke(ops: &Operations, name: &str, as_json: bool) -> Result<ExitCode> {
     let revoked = ops.revoke_client(name, &this_user())?;
-    if as_json {
-        print::json(&json!({ "revoked": revoked.0.name }));
-    } else {
-        print::line(revoked.sentence());
-    }
+    print::either(as_json, &json!({ "revoked": revoked.0.name }), revoked.sentence());
     Ok(ExitCode::SUCCESS)
 }

@@ -1,14 +1,15 @@
 //! `portcullis doctor`: health checks, each with a fix.
 
-use super::{block_on, environment, hub_client::HubClient};
+use super::hub_client::with_hub;
+use super::{block_on, environment};
 use crate::config::Config;
 use crate::home::Home;
 use crate::print;
 use anyhow::Result;
 use portcullis_ops::doctor::{
-    CheckState, HealthCheck, check_approvals, check_clients, check_config, check_home, check_outbound,
-    check_scripts, check_secrets, check_servers, check_services, check_vault, check_workspace, open_secrets,
-    unreadable,
+    CheckState, HealthCheck, HubState, check_approvals, check_clients, check_config, check_home, check_hub,
+    check_outbound, check_scripts, check_secrets, check_servers, check_services, check_vault,
+    check_workspace, open_secrets, unreadable,
 };
 use portcullis_server::local;
 use serde_json::json;
@@ -24,7 +25,7 @@ pub(crate) fn run(home: Option<&Path>, as_json: bool) -> Result<ExitCode> {
     }
     let bad = checks.iter().any(|check| matches!(check.state, CheckState::Bad { .. }));
     if as_json {
-        print::json(&checks.iter().map(shown).collect::<Vec<_>>().into());
+        print::json(&json!(checks.iter().map(HealthCheck::listing).collect::<Vec<_>>()));
     } else {
         checks.iter().for_each(|check| print::line(line(check)));
     }
@@ -51,35 +52,24 @@ fn look_inside(home: &Home) -> Result<Vec<HealthCheck>> {
     }
     let hub = look_at_hub(home, &config)?;
     if !config.mcp.is_empty() {
-        let runs = matches!(&hub, CheckState::Good(text) if text.starts_with("running"));
+        let runs = hub.answers();
         checks.extend(check_servers(&config, runs));
     }
-    checks.push(hub.of("hub"));
+    checks.push(check_hub(&config, hub).of("hub"));
     checks.extend(check_services(&config, local::holder(home.path()).map(|hub| hub.pid)));
     Ok(checks)
 }
 
-fn look_at_hub(home: &Home, config: &Config) -> Result<CheckState> {
-    let running = local::claim(home.path())?.is_none();
-    if !running {
-        let address = config.http.listen;
-        // Only a check: released at once.
-        return Ok(match std::net::TcpListener::bind(address) {
-            Ok(_) => CheckState::Good(format!("not running; {address} is free")),
-            Err(error) => CheckState::bad(
-                format!("not running, and {address}: {error}"),
-                "choose a port with MCP_HTTP_PORT or `http.listen`",
-            ),
-        });
+fn look_at_hub(home: &Home, config: &Config) -> Result<HubState> {
+    if local::claim(home.path())?.is_some() {
+        return Ok(HubState::Stopped);
     }
     let tools = block_on(async {
-        HubClient::with(home, config, async |link| link.list("tools/list", "tools").await).await
+        with_hub(home, config, async |link| Ok(link.list("tools/list", "tools").await?)).await
     })?;
     Ok(match tools {
-        Ok(tools) => CheckState::Good(format!("running, {} tools", tools.len())),
-        Err(error) => {
-            CheckState::bad(format!("running, but: {error:#}"), "check the hub's log, or restart it")
-        }
+        Ok(tools) => HubState::Running { tools: tools.len() },
+        Err(error) => HubState::Silent(format!("{error:#}")),
     })
 }
 
@@ -89,16 +79,6 @@ fn line(check: &HealthCheck) -> String {
         CheckState::Warning(text) => format!("warning  {:<10} {text}", check.what),
         CheckState::Bad { problem, advice } => {
             format!("PROBLEM  {:<10} {problem}\n         {:<10} {advice}", check.what, "")
-        }
-    }
-}
-
-fn shown(check: &HealthCheck) -> serde_json::Value {
-    match &check.state {
-        CheckState::Good(text) => json!({ "what": check.what, "status": "ok", "detail": text }),
-        CheckState::Warning(text) => json!({ "what": check.what, "status": "warning", "detail": text }),
-        CheckState::Bad { problem, advice } => {
-            json!({ "what": check.what, "status": "problem", "detail": problem, "advice": advice })
         }
     }
 }

@@ -12,10 +12,7 @@ use std::process::ExitCode;
 pub(crate) fn run(home: Option<&Path>, args: &InitArgs, json: bool) -> Result<ExitCode> {
     let home = Home::open(Home::locate(home, environment)?)?;
     let path = write_example(&home, args.force, &this_user(), |warning| print::note(warning))?;
-    if json {
-        print::json(&serde_json::json!({ "config": path }));
-    } else {
-        print::line(format!("Wrote {}. A running hub reloads it on change.", path.display()));
-    }
+    let said = format!("Wrote {}. A running hub reloads it on change.", path.display());
+    print::either(json, &serde_json::json!({ "config": path }), said);
     Ok(ExitCode::SUCCESS)
 }

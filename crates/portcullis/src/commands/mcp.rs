@@ -9,20 +9,20 @@ mod trust;
 use super::{block_on, open_operations, this_user};
 use crate::cli::{McpArgs, McpCommand};
 use crate::commands::mcp_auth::{self, Browser};
-use crate::config::secret_detection::{ValueDisplay, shown_args, shown_url};
+use crate::config::secret_detection::ValueDisplay;
 use crate::config::{Config, EditError, McpServerSettings};
 use crate::mcp::ServerFactory;
 use crate::{BadUsage, bad_name, print};
 use anyhow::{Context, Result};
 use portcullis_ops::Operations;
-use portcullis_ops::servers::login::logout_sentence;
+use portcullis_ops::listing::server_listing;
+use portcullis_ops::servers::login::{logout_listing, logout_sentence};
 use portcullis_ops::servers::{RestartOutcome, reached};
 use portcullis_server::local;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What follows a change without a hub.
 const AT_NEXT_START: &str = " No hub is running; it takes effect at the next start.";
@@ -72,7 +72,7 @@ impl McpCommandContext {
     fn list(&self) -> Result<ExitCode> {
         let makers = self.ops.server_factory()?;
         if self.as_json {
-            let servers = self.config.mcp.iter().map(|server| listed(server, makers));
+            let servers = self.config.mcp.iter().map(|server| server_listing(server, makers));
             print::configured_json(&Value::Array(servers.collect()));
             return Ok(ExitCode::SUCCESS);
         }
@@ -115,7 +115,7 @@ impl McpCommandContext {
             let mut said =
                 json!({ "removed": name, "was_trusted": removed.was_trusted, "file": removed.path });
             if let Some(ended) = ended {
-                said["login"] = mcp_auth::ended_json(&ended);
+                said["login"] = logout_listing(&ended);
             }
             print::json(&said);
         } else {
@@ -155,13 +155,9 @@ impl McpCommandContext {
     }
 
     fn report(&self, name: &str, mut value: Value, running: bool, said: &str, without_hub: &str) {
-        if self.as_json {
-            value["server"] = name.into();
-            value["hub_running"] = running.into();
-            print::json(&value);
-            return;
-        }
-        print::line(format!("{said}{}", if running { "" } else { without_hub }));
+        value["server"] = name.into();
+        value["hub_running"] = running.into();
+        print::either(self.as_json, &value, format!("{said}{}", if running { "" } else { without_hub }));
     }
 
     fn hub_runs(&self) -> Result<bool> {
@@ -177,31 +173,4 @@ fn trust_words(server: &McpServerSettings, makers: &ServerFactory) -> String {
         Some(trusted) => format!("since {:.0}", trusted.since),
         None => "no".to_owned(),
     }
-}
-
-fn listed(server: &McpServerSettings, makers: &ServerFactory) -> Value {
-    let trusted = makers.pins.of(&server.name);
-    let in_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    json!({
-        "name": server.name,
-        "enabled": makers.is_wanted(server),
-        "enabled_in_configuration": server.enabled,
-        "unseen": makers.is_unreviewed(server),
-        "command": server.command,
-        "args": shown_args(&server.args),
-        "cwd": server.cwd,
-        "url": server.place.as_ref().map(|place| shown_url(&place.to_string())),
-        "headers": server.headers.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
-        "oauth": server.oauth.is_some(),
-        "env": server.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
-        "timeout_ms": in_ms(server.timeout),
-        "start": if server.lazy { "lazy" } else { "now" },
-        "idle_stop_ms": server.idle_stop.map(in_ms),
-        "per_client": server.per_client.is_some(),
-        "clients_max": server.per_client,
-        "prefix": server.prefix,
-        "trust": if server.always_trusted { "always" } else { "ask" },
-        "trusted_since": trusted.as_ref().map(|trusted| trusted.since.to_string()),
-        "trusted_by": trusted.as_ref().map(|trusted| trusted.by.clone()),
-    })
 }

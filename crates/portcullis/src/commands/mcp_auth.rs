@@ -7,9 +7,9 @@ use anyhow::Result;
 use portcullis_core::json::printable;
 use portcullis_ops::Operations;
 use portcullis_ops::secret_store::PassphrasePrompt;
-use portcullis_ops::servers::login::{LogoutResult, logout_sentence};
-use portcullis_upstream::{LoginMetadata, LoginPrompt, LogoutReport, TokenRevocation};
-use serde_json::{Value, json};
+use portcullis_ops::servers::login::{logout_listing, logout_sentence};
+use portcullis_upstream::{LoginMetadata, LoginPrompt};
+use serde_json::json;
 use std::future::Future;
 use std::pin::Pin;
 use std::process::{Command, ExitCode, Stdio};
@@ -65,30 +65,11 @@ pub(super) fn logout(ops: &Operations, name: &str, as_json: bool) -> Result<Exit
     // A prompt does not fit into the runtime.
     ops.unlock_secrets(PassphrasePrompt::ToOpen)?;
     let ended = Ok(block_on(ops.log_out_of_server(name, &this_user()))??);
-    if as_json {
-        let mut said = ended_json(&ended);
-        said["server"] = name.into();
-        print::json(&said);
-    } else {
-        let said = logout_sentence(name, &ended);
-        print::line(said.unwrap_or_else(|| format!("Not logged in to `{name}`.")));
-    }
+    let mut view = logout_listing(&ended);
+    view["server"] = name.into();
+    let said = logout_sentence(name, &ended);
+    print::either(as_json, &view, said.unwrap_or_else(|| format!("Not logged in to `{name}`.")));
     Ok(ExitCode::SUCCESS)
-}
-
-pub(crate) fn ended_json(ended: &LogoutResult) -> Value {
-    let (was, revoked, why) = match ended {
-        Ok(LogoutReport { was, tokens }) => {
-            let why = match tokens {
-                TokenRevocation::NotRevoked(why) => Some(why.clone()),
-                TokenRevocation::NotOffered => Some("not offered".to_owned()),
-                TokenRevocation::None | TokenRevocation::Revoked => None,
-            };
-            (*was, *tokens == TokenRevocation::Revoked, why)
-        }
-        Err(error) => (false, false, Some(error.to_string())),
-    };
-    json!({ "logged_out": was, "revoked": revoked, "not_revoked": why })
 }
 
 /// Consent at the terminal.

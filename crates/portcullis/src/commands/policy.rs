@@ -6,10 +6,11 @@ use super::{LoadedHome, open, open_to_look};
 use crate::cli::{PolicyArgs, PolicyCommand};
 use crate::print;
 use anyhow::Result;
-use portcullis_core::{EffectSet, Labels, Origin, Reach};
+use portcullis_core::{EffectSet, Origin};
 use portcullis_guard::PolicyRule;
+use portcullis_ops::listing::PolicyListing;
 use portcullis_ops::policy::{PolicyRules, effect_names, policy_defaults, policy_rules, server_decision};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -21,28 +22,9 @@ pub(crate) fn run(home: Option<&Path>, args: PolicyArgs, as_json: bool) -> Resul
     }
 }
 
-fn listed(rules: &PolicyRules) -> Value {
-    let policy = rules.policy.rules.iter().zip(&rules.in_force).enumerate();
-    json!({
-        "timezone": rules.zone_name(),
-        "rules": policy.map(|(at, (rule, in_force))| {
-            let mut shown = shown(rule);
-            shown["place"] = json!(rules.place(at));
-            shown["in_force"] = json!(in_force);
-            shown
-        }).collect::<Vec<_>>(),
-        "defaults": policy_defaults().into_iter().map(|default| {
-            json!({ "name": default.name, "decision": default.decision.as_str(), "about": default.about })
-        }).collect::<Vec<_>>(),
-        "servers": rules.loaded.config.mcp.iter().map(|server| {
-            json!({ "name": server.name, "decision": server_decision(server).as_str() })
-        }).collect::<Vec<_>>(),
-    })
-}
-
 fn list(rules: &PolicyRules, as_json: bool) -> Result<ExitCode> {
     if as_json {
-        print::json(&listed(rules));
+        print::json(&json!(PolicyListing::of(rules)));
         return Ok(ExitCode::SUCCESS);
     }
     if rules.policy.rules.is_empty() {
@@ -101,20 +83,4 @@ fn only(rule: &PolicyRule) -> String {
     parts.extend(rule.when.hours.map(|hours| hours.to_string()));
     parts.extend(rule.when.until.map(|until| format!("until {until}")));
     if parts.is_empty() { "-".to_owned() } else { parts.join("; ") }
-}
-
-fn shown(rule: &PolicyRule) -> Value {
-    json!({
-        "name": rule.name,
-        "decision": rule.decision.as_str(),
-        "tools": rule.tools.globs(),
-        "clients": rule.clients.globs(),
-        "origins": rule.origins.as_ref().map(|of| of.iter().map(|origin| origin.as_str()).collect::<Vec<_>>()),
-        "effects": rule.effects.map(effect_names),
-        "reach": rule.reach.map(Reach::as_str),
-        "labels": rule.labels.map(Labels::names),
-        "hours": rule.when.hours.map(|hours| hours.to_string()),
-        "days": rule.when.days.map(|days| days.to_string()),
-        "until": rule.when.until.map(|until| until.to_string()),
-    })
 }

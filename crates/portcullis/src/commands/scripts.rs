@@ -2,7 +2,7 @@
 
 mod show;
 
-use super::hub_client::HubClient;
+use super::hub_client::with_hub;
 use super::{block_on, open_operations, this_user};
 use crate::cli::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
 use crate::config::Config;
@@ -11,11 +11,13 @@ use crate::{BadUsage, config, logging, print};
 use anyhow::{Context, Result};
 use portcullis_ops::Operations;
 use portcullis_ops::desk::{ApproveScript, RejectScript, ScriptGrants};
-use portcullis_ops::scripts::version_to_decide;
+use portcullis_ops::listing::{script_decision_listing, script_listing, script_review_listing};
+use portcullis_ops::scripts::{script_difference, version_to_decide};
+use portcullis_server::local::HubClient;
 use portcullis_tools::scripts::{ScriptError, ScriptHeader, ScriptName, ScriptReview};
 use portcullis_tools::{ScriptCheckError, ScriptCheckReport};
 use serde_json::{Value, json};
-use show::{decision_json, listed_json, short, table};
+use show::{short, table};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,7 +51,7 @@ impl ScriptsCommandContext {
     fn list(&self) -> Result<ExitCode> {
         let list = self.ops.list_scripts()?;
         if self.as_json {
-            print::json(&Value::Array(list.iter().map(listed_json).collect()));
+            print::json(&Value::Array(list.iter().map(script_listing).collect()));
             return Ok(ExitCode::SUCCESS);
         }
         print::out(table(&list));
@@ -73,8 +75,8 @@ impl ScriptsCommandContext {
         }
         let looked = self.ops.review_script(name)?;
         match self.as_json {
-            true => print::json(&show::looked_json(&looked)),
-            false if diff => print::out(show::difference(&looked)),
+            true => print::json(&script_review_listing(&looked)),
+            false if diff => print::out(script_difference(&looked)),
             false => print::out(show::details(&looked)),
         }
         Ok(ExitCode::SUCCESS)
@@ -122,7 +124,7 @@ impl ScriptsCommandContext {
         let decided = self.ops.approve_script(&args.name, approval, &this_user())?;
         let listed = decided.now.unwrap_or(decided.was);
         if self.as_json {
-            print::json(&listed_json(&listed));
+            print::json(&script_listing(&listed));
             return Ok(ExitCode::SUCCESS);
         }
         print::line(format!("Approved script `{}` (version {}).", decided.name, short(&listed.sha256)));
@@ -142,7 +144,7 @@ impl ScriptsCommandContext {
         let decided = self.ops.reject_script(name, rejection, &this_user())?;
         if self.as_json {
             let (decisions, _) = self.ops.script_history(name)?;
-            print::json(&decisions.first().map(decision_json).unwrap_or_default());
+            print::json(&decisions.first().map(script_decision_listing).unwrap_or_default());
             return Ok(ExitCode::SUCCESS);
         }
         print::line(format!("Rejected script `{}` in this version.", decided.name));
@@ -157,7 +159,7 @@ impl ScriptsCommandContext {
         if self.as_json {
             print::json(&json!({
                 "name": name.as_str(),
-                "decisions": decisions.iter().map(decision_json).collect::<Vec<_>>(),
+                "decisions": decisions.iter().map(script_decision_listing).collect::<Vec<_>>(),
                 "runs": runs,
             }));
             return Ok(ExitCode::SUCCESS);
@@ -169,13 +171,9 @@ impl ScriptsCommandContext {
     fn restore(&self, name: &str, hash: &str) -> Result<ExitCode> {
         let name = named(name)?;
         let decision = self.ops.restore_script(name.as_str(), hash, None, &this_user())?;
-        match self.as_json {
-            true => print::json(&decision_json(&decision)),
-            false => print::line(format!(
-                "Restored script `{name}` to version {}; it is approved.",
-                short(&decision.sha256)
-            )),
-        }
+        let said =
+            format!("Restored script `{name}` to version {}; it is approved.", short(&decision.sha256));
+        print::either(self.as_json, &script_decision_listing(&decision), said);
         Ok(ExitCode::SUCCESS)
     }
 
@@ -251,7 +249,7 @@ fn run_script(home: &Home, config: &Config, args: &ScriptRunArgs, as_json: bool)
         let arguments = arguments.to_string();
         let call =
             async |link: &mut HubClient| super::tools::call(link, "script_run", &arguments, as_json).await;
-        HubClient::with(home, config, call).await
+        with_hub(home, config, call).await
     })?
 }
 

@@ -4,13 +4,14 @@ use super::{open_operations, this_user};
 use crate::cli::{SecretSetArgs, SecretsArgs, SecretsCommand};
 use crate::{BadUsage, password_prompt, print};
 use anyhow::{Context, Result};
-use portcullis_core::{Clock, Secret, SystemClock};
+use portcullis_core::Secret;
 use portcullis_ops::Operations;
 use portcullis_ops::desk::{SecretValue, SetSecret};
+use portcullis_ops::listing::SecretListing;
 use portcullis_ops::secret_store::PassphrasePrompt;
 use portcullis_ops::secrets::{check_request, grant_words, new_key_warning};
-use portcullis_store::secrets::{Grant, SecretInfo, VALUE_BYTES_MAX};
-use serde_json::{Value, json};
+use portcullis_store::secrets::{SecretInfo, VALUE_BYTES_MAX};
+use serde_json::json;
 use std::fs::File;
 use std::io::{IsTerminal, Read};
 use std::path::Path;
@@ -95,17 +96,13 @@ fn read_value(name: &str) -> Result<Secret<Zeroizing<String>>> {
 
 fn remove(ops: &Operations, name: &str, as_json: bool) -> Result<ExitCode> {
     let removed = ops.remove_secret(name, &this_user())?;
-    if as_json {
-        print::json(&json!({ "removed": removed.0.name }));
-    } else {
-        print::line(removed.sentence());
-    }
+    print::either(as_json, &json!({ "removed": removed.0.name }), removed.sentence());
     Ok(ExitCode::SUCCESS)
 }
 
 fn report(info: &SecretInfo, said: &str, as_json: bool) {
     if as_json {
-        print::json(&shown(info));
+        print::json(&json!(SecretListing::of(info)));
         return;
     }
     print::line(said);
@@ -117,7 +114,7 @@ fn report(info: &SecretInfo, said: &str, as_json: bool) {
 fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
     let secrets = ops.list_secrets()?;
     if as_json {
-        print::json(&Value::Array(secrets.iter().map(shown).collect()));
+        print::json(&json!(secrets.iter().map(SecretListing::of).collect::<Vec<_>>()));
         return Ok(ExitCode::SUCCESS);
     }
     let mut rows = vec![["SECRET", "AGE", "ALLOWED HOSTS"].map(str::to_owned).to_vec()];
@@ -127,29 +124,11 @@ fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
         if info.pending {
             places.push_str(" (once its server is trusted)");
         }
-        rows.push(vec![info.name.clone(), print::age(age_secs(info)), places]);
+        rows.push(vec![info.name.clone(), print::age(SecretListing::of(info).age_secs), places]);
     }
     print::out(print::table(&rows));
     if secrets.is_empty() {
         print::note("No secrets yet. Add one: portcullis secrets set NAME");
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn shown(info: &SecretInfo) -> Value {
-    let grant = |grant: &Grant| json!({ "host": grant.host(), "field": grant.field() });
-    json!({
-        "name": info.name,
-        "grants": info.grants.iter().map(grant).collect::<Vec<_>>(),
-        "created": info.created.to_string(),
-        "updated": info.updated.to_string(),
-        "age_secs": age_secs(info),
-        "pending": info.pending,
-    })
-}
-
-/// Age of the value.
-fn age_secs(info: &SecretInfo) -> u64 {
-    let now = SystemClock.since_epoch().as_secs();
-    now.saturating_sub(u64::try_from(info.updated.as_second()).unwrap_or(0))
 }

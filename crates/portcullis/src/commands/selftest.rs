@@ -1,39 +1,17 @@
 //! `portcullis --selftest`: checks every tool against its schema and snapshot.
-//!
-//! Runs in a temporary home and calls every tool with its example, through all checks, as a client would.
-
-mod site;
 
 use super::block_on;
-use super::hub_client::HubClient;
-use crate::config::Config;
-use crate::home::Home;
+use super::hub_client::with_hub;
 use crate::{print, surface};
-use anyhow::{Context, Result};
-use portcullis_ops::script_sandbox;
-use portcullis_tools::scripts::{ScriptApproval, ScriptName, ScriptPermissions};
+use anyhow::Result;
+use portcullis_ops::selftest::Selftest;
 use serde_json::{Value, json};
-use site::SelftestSite;
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// Result of one tool.
-struct ToolCheck {
-    name: String,
-    problems: Vec<String>,
-}
-
 pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
-    let folder = tempfile::tempdir().context("no temporary folder")?;
-    let site = SelftestSite::open()?;
-    let home = Home::open(folder.path().join("home"))?;
-    std::fs::write(home.path().join("portcullis.toml"), site.config(&folder.path().join("key")))?;
-    std::fs::write(home.path().join("example.ics"), site::CALENDAR)?;
-    let config = Config::load(home.path(), &|_| None)?.config;
-    site.keep_token(&home, &config)?;
-    keep_script(&home, &config)?;
+    let (selftest, snapshots) = (Selftest::prepare()?, surface::snapshots()?);
     let checked = block_on(async {
-        HubClient::with(&home, &config, async |link| check_all(link, &site).await).await
+        with_hub(&selftest.home, &selftest.config, async |link| selftest.check(link, &snapshots).await).await
     })??;
     let failed = checked.iter().filter(|tool| !tool.problems.is_empty()).count();
     if as_json {
@@ -49,79 +27,4 @@ pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
         print::line(format!("selftest: {} passed, {failed} failed", checked.len() - failed));
     }
     Ok(ExitCode::from(u8::from(failed > 0)))
-}
-
-/// Creates and approves the script that an example runs.
-fn keep_script(home: &Home, config: &Config) -> Result<()> {
-    let (scripts, name) =
-        (script_sandbox::open(config, &crate::database::open(home, config)?), "hello".parse::<ScriptName>()?);
-    let sha256 = scripts.write(&name, "def main():\n    return \"Hello\"\n", None)?;
-    let granted = ScriptPermissions::default();
-    let approve = ScriptApproval { sha256, granted, expires: None, by: "selftest".to_owned(), seen: None };
-    scripts.approve(&name, approve)?;
-    Ok(())
-}
-
-async fn check_all(link: &mut HubClient, site: &SelftestSite) -> Result<Vec<ToolCheck>> {
-    let listed = link.list("tools/list", "tools").await?;
-    let snapshots: BTreeMap<&str, Value> = surface::snapshots()?;
-    let mut checked: Vec<ToolCheck> = Vec::new();
-    // Writing tools first: the examples of reading tools use what they wrote.
-    let mut order: Vec<&Value> = listed.iter().collect();
-    order.sort_by_key(|tool| tool["annotations"]["readOnlyHint"].as_bool().unwrap_or(false));
-    for tool in order {
-        let name = tool["name"].as_str().unwrap_or_default().to_owned();
-        let mut problems = Vec::new();
-        match snapshots.get(name.as_str()) {
-            None => problems.push("no snapshot; run `cargo xtask gen`".to_owned()),
-            Some(snapshot) => {
-                if snapshot["definition"] != *tool {
-                    problems
-                        .push("the definition differs from the snapshot; run `cargo xtask gen`".to_owned());
-                }
-                problems.extend(call(link, site, &name, tool, snapshot).await?);
-            }
-        }
-        checked.push(ToolCheck { name, problems });
-    }
-    for name in snapshots.keys().filter(|name| !listed.iter().any(|tool| tool["name"] == **name)) {
-        let problems = vec!["snapshot without a registered tool".to_owned()];
-        checked.push(ToolCheck { name: (*name).to_owned(), problems });
-    }
-    Ok(checked)
-}
-
-/// Calls a tool with its example, and with arguments that its schema must refuse.
-async fn call(
-    link: &mut HubClient,
-    site: &SelftestSite,
-    name: &str,
-    tool: &Value,
-    snapshot: &Value,
-) -> Result<Vec<String>> {
-    let mut problems = Vec::new();
-    let arguments = site.instead_of_the_web(&snapshot["example"]["arguments"]);
-    let result = link.request("tools/call", json!({ "name": name, "arguments": arguments })).await;
-    match result {
-        Err(error) => problems.push(format!("the example failed: {error:#}")),
-        Ok(result) if result["isError"] == true => {
-            problems.push(format!("the example failed: {}", result["content"][0]["text"]));
-        }
-        Ok(result) => {
-            if let Some(schema) = tool.get("outputSchema") {
-                let fits = jsonschema::validator_for(schema)
-                    .map(|validator| validator.is_valid(&result["structuredContent"]))
-                    .unwrap_or(false);
-                if !fits {
-                    problems.push("the result does not match the output schema".to_owned());
-                }
-            }
-        }
-    }
-    let stray = json!({ "name": name, "arguments": { "no_such_argument": true } });
-    match link.request("tools/call", stray).await {
-        Ok(result) if result["structuredContent"]["code"] == "invalid_args" => {}
-        Ok(_) | Err(_) => problems.push("an unknown argument is accepted".to_owned()),
-    }
-    Ok(problems)
 }

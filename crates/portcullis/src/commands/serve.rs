@@ -1,8 +1,8 @@
 //! `portcullis serve`: the hub, over HTTP and a local socket.
 
-use super::{LoadedHome, ShutdownSignals, block_on, open, overdue};
+use super::{LoadedHome, SERVERS_END_WITHIN, block_on_watched, open};
 use crate::BadUsage;
-use crate::compose::{self, BoundAddress, OWN_FILES, compose};
+use crate::compose::{self, BoundAddress, compose};
 use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
 use crate::install::{ClientApp, Endpoint, Transport};
@@ -10,7 +10,9 @@ use crate::services::{self, AcceptLoop, ServingHub};
 use crate::{admin, logging, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::Secret;
+use portcullis_ops::ShutdownWatch;
 use portcullis_ops::clients::{FIRST_CLIENT, first_client};
+use portcullis_ops::hub_limits::raise_open_files;
 use portcullis_server::http;
 use portcullis_server::local::{self, HubLock};
 use std::io;
@@ -35,32 +37,21 @@ pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
     };
     let opened = LoadedHome { home, loaded, version }.current()?;
     raise_open_files(opened.loaded.config.limits.connections_max);
-    block_on(serve(opened, log_level, claim, json))?
+    let shutdown = ShutdownWatch::default();
+    block_on_watched(&shutdown, serve(opened, log_level, claim, json, &shutdown))?
 }
 
 /// Grace period of connections once the calls are done. Longer than the server's own.
 const CLOSE_WITHIN: Duration = Duration::from_secs(8);
-/// Raises the open file limit (RLIMIT_NOFILE) for `limits.connections_max`. The usual 1,024 is for programs that use `select`.
-fn raise_open_files(connections_max: usize) {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let wanted = connections_max as u64 + OWN_FILES;
-    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let Some(current) = current.filter(|current| *current < wanted) else { return };
-    let possible = maximum.map_or(wanted, |maximum| wanted.min(maximum));
-    if setrlimit(Resource::Nofile, Rlimit { current: Some(possible), maximum }).is_err() || possible < wanted
-    {
-        tracing::warn!(target: "hub", current, wanted, "open file limit too low for `limits.connections_max`; accepting fewer connections");
-    }
-}
-
 async fn serve(
     opened: LoadedHome,
     log_level: logging::LogLevelHandle,
     claim: HubLock,
     json: bool,
+    shutdown: &ShutdownWatch,
 ) -> Result<ExitCode> {
     let LoadedHome { home, loaded: LoadedConfig { config, path, .. }, version } = opened;
-    let mut ending = ShutdownSignals::new()?;
+    let mut ending = shutdown.signals()?;
     let listener = listen(&config).await?;
     let address = listener.local_addr()?;
     let composed = Arc::new(compose(&home, &config)?);
@@ -90,7 +81,7 @@ async fn serve(
     let is_behind = composed.servers.makers.descendant_check();
     let serving_socket = socket_loop.spawn(local::serve(composed.hub.clone(), socket, is_behind));
     let grace = config.limits.shutdown_grace;
-    overdue::watch(grace + CLOSE_WITHIN)?;
+    shutdown.exit_within(grace + CLOSE_WITHIN + SERVERS_END_WITHIN)?;
     let greeting = StartupBanner {
         home: &home,
         config_path: path.as_deref(),

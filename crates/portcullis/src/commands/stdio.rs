@@ -1,11 +1,12 @@
 //! `portcullis --mcp`: MCP over stdio, as the hub or as a bridge to the running one.
 
-use super::{LoadedHome, ShutdownSignals, block_on, open, overdue};
+use super::{LoadedHome, SERVERS_END_WITHIN, block_on_watched, open};
 use crate::compose::compose;
 use crate::config::LoadedConfig;
 use crate::services::{self, AcceptLoop, ServingHub};
 use crate::{logging, print};
 use anyhow::{Context, Result, anyhow};
+use portcullis_ops::{ShutdownSignals, ShutdownWatch};
 use portcullis_server::line;
 use portcullis_server::local::{self, BridgeEnd, HubLock};
 use std::path::Path;
@@ -28,12 +29,13 @@ pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
     for warning in &loaded.warnings {
         tracing::warn!(target: "config", "{warning}");
     }
-    block_on(async {
-        let mut ending = ShutdownSignals::new()?;
+    let shutdown = ShutdownWatch::default();
+    block_on_watched(&shutdown, async {
+        let mut ending = shutdown.signals()?;
         for _ in 0..CONNECT_TRIES {
             if let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? {
                 let opened = LoadedHome { home, loaded, version }.current()?;
-                return be_the_hub(opened, log_level, claim, ending).await;
+                return be_the_hub(opened, log_level, claim, &shutdown, ending).await;
             }
             if let Ok(hub) = local::connect(home.path()).await {
                 return bridge(hub, &mut ending).await;
@@ -64,12 +66,13 @@ async fn be_the_hub(
     opened: LoadedHome,
     log_level: logging::LogLevelHandle,
     claim: HubLock,
+    shutdown: &ShutdownWatch,
     mut ending: ShutdownSignals,
 ) -> Result<ExitCode> {
     let LoadedHome { home, loaded: LoadedConfig { config, .. }, version } = opened;
     let grace = config.limits.shutdown_grace;
     // Calls, connections and the socket share it.
-    overdue::watch(grace * 3)?;
+    shutdown.exit_within(grace * 3 + SERVERS_END_WITHIN)?;
     let composed = Arc::new(compose(&home, &config)?);
     super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;

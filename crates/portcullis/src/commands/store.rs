@@ -32,10 +32,9 @@ pub(crate) fn run(home: Option<&Path>, args: StoreArgs, as_json: bool) -> Result
         StoreCommand::Backup { file } => {
             let file = std::path::absolute(file)?;
             wait(opened()?.backup(&file))?;
-            if as_json {
-                print::json(&json!({ "file": file.display().to_string() }));
-            } else {
-                print::line(format!("Wrote {}.", file.display()));
+            let view = json!({ "file": file.display().to_string() });
+            print::either(as_json, &view, format!("Wrote {}.", file.display()));
+            if !as_json {
                 print::note(
                     "Not in it: `row.key` and the key of the secrets, the configuration, the folder of scripts, the audit log. \
                      See `portcullis store backup --help`.",

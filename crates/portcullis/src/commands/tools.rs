@@ -1,6 +1,6 @@
 //! `portcullis tools`: list the tools, or call one through all checks.
 
-use super::hub_client::HubClient;
+use super::hub_client::with_hub;
 use super::{LoadedHome, block_on, open, open_to_look};
 use crate::cli::{ToolsArgs, ToolsCommand};
 use crate::config::Config;
@@ -9,6 +9,7 @@ use crate::known_tools::KnownTools;
 use crate::{BadUsage, logging, print};
 use anyhow::{Context, Result};
 use portcullis_core::Effect;
+use portcullis_server::local::HubClient;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
     });
     let command = args.command.unwrap_or(ToolsCommand::List);
     block_on(async {
-        HubClient::with(&home, &loaded.config, async |link| match command {
+        with_hub(&home, &loaded.config, async |link| match command {
             ToolsCommand::List => list(link, &home, &loaded.config, as_json).await,
             ToolsCommand::Call { name, arguments } => call(link, &name, &arguments, as_json).await,
         })

@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use portcullis_core::root::WriteSummary;
-use portcullis_core::{Secret, ToolError, blocking};
+use portcullis_core::{Secret, ToolError, blocking, run_blocking};
 use portcullis_egress::SecretSource;
 use portcullis_store::secrets::SecretRef;
 use rebase::{IntegrationResult, integrate};
@@ -251,7 +251,7 @@ impl VaultSyncer {
             if moved {
                 let notes = self.notes.clone();
                 // The search that waits for this pull must find the new notes.
-                let _ = tokio::task::spawn_blocking(move || notes.rescan()).await;
+                let _ = run_blocking(move || notes.rescan()).await;
             }
             let Some(head) = head.filter(|head| remote.as_ref() != Some(head)) else {
                 facts.pushed = true;
@@ -282,7 +282,7 @@ impl VaultSyncer {
         let came = clone::ensure(&git, &self.vault, &self.config.address, header.as_ref(), until).await?;
         if came {
             let notes = self.notes.clone();
-            let _ = tokio::task::spawn_blocking(move || notes.rescan()).await;
+            let _ = run_blocking(move || notes.rescan()).await;
         }
         Ok(())
     }

@@ -42,8 +42,8 @@ pub(crate) async fn find_schema_flaws(
     }
     let owns: Vec<String> = closer.iter().map(|(own, ..)| own.clone()).collect();
     // Untrusted patterns may take long to compile.
-    let looked = tokio::task::spawn_blocking(move || look_closer(closer)).await;
-    found.extend(looked.unwrap_or_else(|_| {
+    let looked = portcullis_core::run_blocking(move || look_closer(closer)).await;
+    found.extend(looked.unwrap_or_else(|| {
         owns.into_iter().map(|own| (own, "its schema cannot be read".to_owned())).collect()
     }));
     found

@@ -196,7 +196,7 @@ impl ServerProcess {
             self.processes.ended(group);
         }
         let mark = self.mark;
-        let _ = tokio::task::spawn_blocking(move || guardian::end_marked(&mark)).await;
+        let _ = portcullis_core::run_blocking(move || guardian::end_marked(&mark)).await;
     }
 
     /// Records how a process ended by itself, after the rest of its output.

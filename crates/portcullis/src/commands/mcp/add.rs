@@ -1,6 +1,6 @@
 //! `portcullis mcp add`: connect, show, write, trust.
 
-use super::probe::{probe_json, probe_text};
+use super::probe::probe_text;
 use super::{McpCommandContext, explained, trust};
 use crate::cli::McpAddArgs;
 use crate::commands::mcp_auth::{Browser, log_in};
@@ -82,7 +82,7 @@ impl McpCommandContext {
             self.forget_removed(name)?;
         }
         if self.as_json {
-            let tested = looked.as_ref().map(probe_json);
+            let tested = looked.as_ref().map(ProbeReport::listing);
             print::json(&json!({
                 "added": name, "file": added.path, "trusted": trusted, "test": tested, "notes": in_clear,
             }));

@@ -7,6 +7,7 @@ use crate::{BadUsage, print};
 use anyhow::Result;
 use portcullis_core::json::printable;
 use portcullis_interop::import::{ImportedFile, ImportedServer};
+use portcullis_ops::listing::import_listing;
 use portcullis_ops::servers::import::{ServerImport, check_names, read_file, read_usual_places};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ impl McpCommandContext {
 
     fn tell(&self, files: &[ImportedFile], unreadable: &[UnreadableFile], written: Option<&ServerImport>) {
         if self.as_json {
-            let files: Vec<Value> = files.iter().map(shown).collect();
+            let files: Vec<Value> = files.iter().map(import_listing).collect();
             let unreadable: Vec<Value> =
                 unreadable.iter().map(|(path, why)| json!({ "path": path, "why": why })).collect();
             print::configured_json(
@@ -105,37 +106,4 @@ fn details(imported: &ImportedServer) -> String {
         text.push_str(&format!("    note: {note}\n"));
     }
     text
-}
-
-fn shown(found: &ImportedFile) -> Value {
-    let servers = found.servers.iter().map(|imported| {
-        let server = imported.server.shown();
-        // As configured: true, or the settings.
-        let oauth = server.oauth.as_ref().map(|settings| match settings.as_slice() {
-            [] => Value::from(true),
-            settings => settings.iter().cloned().collect(),
-        });
-        json!({
-            "name": server.name,
-            "own_name": imported.own,
-            "command": server.command,
-            "args": server.args,
-            "cwd": server.cwd,
-            "url": server.url,
-            "env": server.env.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
-            "headers": server.headers.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
-            "oauth": oauth,
-            "timeout_ms": server.timeout_ms,
-            "secrets": imported.secrets.iter().map(|secret| json!({
-                "key": secret.key, "secret": secret.name, "has_value": secret.value.is_some(), "grant": secret.grant,
-            })).collect::<Vec<_>>(),
-            "notes": imported.all_notes(),
-        })
-    });
-    json!({
-        "path": found.path,
-        "notes": found.notes,
-        "servers": servers.collect::<Vec<_>>(),
-        "skipped": found.skipped.iter().map(|(own, why)| json!({ "name": own, "why": why })).collect::<Vec<_>>(),
-    })
 }

@@ -3,26 +3,16 @@
 use super::McpCommandContext;
 use crate::commands::{block_on, this_user};
 use crate::config::{Config, McpServerSettings};
-use crate::mcp::shown;
 use crate::print;
 use anyhow::Result;
 use portcullis_ops::servers::probe::ProbeReport;
+use portcullis_ops::servers::trust::definition_text;
 use portcullis_ops::servers::{find_server, may_run};
 use portcullis_store::pins::{DefinitionPin, PinKind, ServerSnapshot};
-use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// Characters of a description in a list.
 const LIST_CHARS_MAX: usize = 70;
-
-pub(super) fn probe_json(report: &ProbeReport) -> Value {
-    let mut value = shown(&report.status);
-    value["name"] = report.name.as_str().into();
-    value["took_ms"] = json!(u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX));
-    value["names"] = json!(report.tools);
-    value["hint"] = json!(report.hint);
-    value
-}
 
 /// Describes what the server provides.
 pub(super) fn probe_text(report: &ProbeReport, seen: &ServerSnapshot) -> String {
@@ -62,10 +52,8 @@ pub(super) fn left_out(report: &ProbeReport) -> String {
 
 /// Returns the first line of a definition's description.
 fn first_line(pin: &DefinitionPin) -> String {
-    let value: Value = serde_json::from_str(&pin.definition).unwrap_or_default();
-    let said = value["description"].as_str().or(value["title"].as_str()).unwrap_or_default();
     // Redacted before truncation: half a secret is not recognised.
-    let said = print::redaction().text(said);
+    let said = print::redaction().text(&definition_text(pin));
     let line = said.lines().next().unwrap_or_default();
     let mut short: String = line.chars().take(LIST_CHARS_MAX).collect();
     if short.len() < said.len() {
@@ -87,7 +75,7 @@ impl McpCommandContext {
         let looked = self.probe(server, &self.config)?;
         let works = looked.seen.is_some();
         if self.as_json {
-            print::json(&probe_json(&looked));
+            print::json(&looked.listing());
         } else {
             let seen = looked.connected()?;
             print::out(probe_text(&looked, &seen));

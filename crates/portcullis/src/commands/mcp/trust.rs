@@ -10,11 +10,11 @@ use crate::{BadUsage, print};
 use anyhow::Result;
 use portcullis_core::json::printable;
 use portcullis_ops::servers::trust::{
-    HIDDEN_DIFFERS, ServerReview, change_word, is_configured, lines, sides, trusted_sentence,
+    ServerReview, change_word, difference_listing, is_configured, lines, trusted_sentence,
 };
 use portcullis_ops::servers::{find_server, reached, runs_with};
 use portcullis_store::pins::PinDifference;
-use serde_json::{Value, json};
+use serde_json::json;
 use similar::TextDiff;
 use std::process::ExitCode;
 
@@ -79,7 +79,7 @@ impl McpCommandContext {
                 "tools": seen.tools.keys().collect::<Vec<_>>(),
                 "prompts": seen.prompts.keys().collect::<Vec<_>>(),
                 "templates": seen.templates.keys().collect::<Vec<_>>(),
-                "differences": different.iter().map(|one| shown(one, args.diff)).collect::<Vec<_>>(),
+                "differences": different.iter().map(|one| difference_listing(one, args.diff)).collect::<Vec<_>>(),
             }));
         } else if decided {
             print::line(trusted_sentence(name, switched_on));
@@ -134,11 +134,8 @@ impl McpCommandContext {
 
     fn revoke(&self, name: &str) -> Result<ExitCode> {
         let revoked = self.ops.revoke_trust(name, &this_user())?;
-        if self.as_json {
-            print::json(&json!({ "server": name, "trusted": false, "was_trusted": revoked.was_trusted }));
-        } else {
-            print::line(revoked.sentence(name));
-        }
+        let view = json!({ "server": name, "trusted": false, "was_trusted": revoked.was_trusted });
+        print::either(self.as_json, &view, revoked.sentence(name));
         if let Some(note) = revoked.note(name) {
             print::note(note);
         }
@@ -178,17 +175,4 @@ fn unified_diff(one: &PinDifference) -> String {
     let diff = TextDiff::from_lines(&before, &after);
     let place = format!("{} {}", one.kind, printable(&one.name));
     format!("\n{}", diff.unified_diff().context_radius(3).header(&place, &place))
-}
-
-fn shown(one: &PinDifference, whole: bool) -> Value {
-    let mut value = json!({ "kind": one.kind, "name": one.name, "change": change_word(one) });
-    if whole {
-        let (before, after) = sides(one);
-        if before == after {
-            value["note"] = HIDDEN_DIFFERS.into();
-        }
-        value["before"] = json!(before);
-        value["after"] = json!(after);
-    }
-    value
 }

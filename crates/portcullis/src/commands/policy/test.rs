@@ -5,13 +5,12 @@ use crate::commands::tools::read_arguments;
 use crate::print;
 use anyhow::Result;
 use portcullis_core::json::printable;
-use portcullis_core::{Client, Decision, Pattern};
-use portcullis_guard::{PolicyRule, RuleCondition};
+use portcullis_core::{Client, Decision};
 use portcullis_ops::Operations;
 use portcullis_ops::desk::TestPolicy;
+use portcullis_ops::listing::policy_test_listing;
 use portcullis_ops::policy::{effect_names, zone_name};
 use portcullis_ops::policy_test::{PolicyTestReport, TestedClient, scope_names};
-use serde_json::{Value, json};
 use std::process::ExitCode;
 
 const ASK: u8 = 3;
@@ -27,7 +26,7 @@ pub(super) fn run(ops: &Operations, args: PolicyTestArgs, as_json: bool) -> Resu
     };
     let code = ops.explain_policy(&question, |report| {
         if as_json {
-            print::json(&json(report));
+            print::json(&policy_test_listing(report));
         } else {
             print::out(text(report));
         }
@@ -69,57 +68,6 @@ fn text(report: &PolicyTestReport<'_>) -> String {
     rows.push(vec!["decision".to_owned(), decision_text(report)]);
     rows.push(vec!["next".to_owned(), report.next().to_owned()]);
     print::table(&rows)
-}
-
-fn json(report: &PolicyTestReport<'_>) -> Value {
-    let client = report.who.client();
-    let rules: Vec<Value> =
-        report.policy.rules.iter().enumerate().map(|(at, rule)| rule_json(report, at, rule)).collect();
-    json!({
-        "client": {
-            "name": report.name,
-            "known": client.is_some(),
-            "let_in": report.who.is_let_in(),
-            "local": matches!(report.who, TestedClient::Local(_)),
-            "expired": match report.who { TestedClient::Expired(_, at) => Some(at.to_string()), _ => None },
-            "allow": client.map(|client| client.scope.allow.globs()),
-            "deny": client.and_then(|client| client.scope.deny.as_ref()).map(Pattern::globs),
-            "effects": client.map(|client| effect_names(client.scope.effects)),
-        },
-        "tool": {
-            "name": report.tool_name,
-            "known": report.tool.is_some(),
-            "assumed_of": report.assumed_of,
-            "effect": report.tool.as_ref().map(|tool| tool.effect.as_str()),
-            "reach": report.tool.as_ref().map(|tool| tool.reach.as_str()),
-            "labels": report.tool.as_ref().map(|tool| tool.labels.names()),
-            "nearest": report.nearest,
-        },
-        "origin": report.origin.as_str(),
-        "at": report.now.to_string(),
-        "timezone": zone_name(report.zone),
-        "out_of_scope": report.explained.as_ref().and_then(|explained| explained.out_of_scope).map(RuleCondition::as_str),
-        "rules": rules,
-        "arguments": report.arguments.as_ref().map(|fit| json!({ "fit": fit.is_ok(), "problem": fit.as_ref().err() })),
-        "decision": report.decision.as_str(),
-        "rule": report.decision.rule(),
-        "place": report.place(),
-        "next": report.next(),
-    })
-}
-
-/// `matched` is null for a rule that was not evaluated.
-fn rule_json(report: &PolicyTestReport<'_>, at: usize, rule: &PolicyRule) -> Value {
-    let met = report.explained.as_ref().and_then(|explained| explained.considered.get(at));
-    let part = met.and_then(|(_, part)| *part);
-    json!({
-        "name": rule.name,
-        "place": report.place_of(at),
-        "decision": rule.decision.as_str(),
-        "matched": met.map(|(_, part)| part.is_none()),
-        "mismatch": part.map(RuleCondition::as_str),
-        "why": part.map(|part| report.why(rule, part)),
-    })
 }
 
 fn client_text(report: &PolicyTestReport<'_>) -> String {

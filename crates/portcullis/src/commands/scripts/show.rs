@@ -4,11 +4,10 @@
 
 use crate::print;
 use portcullis_core::json::visible_lines;
+use portcullis_ops::scripts::{script_difference, script_state_words};
 use portcullis_tools::scripts::{
-    ScriptDecision, ScriptHeader, ScriptPermissions, ScriptReview, ScriptRunRecord, ScriptSummary,
+    ScriptDecision, ScriptPermissions, ScriptReview, ScriptRunRecord, ScriptSummary,
 };
-use serde_json::{Value, json};
-use similar::TextDiff;
 
 const HASH_CHARS: usize = 12;
 const DESCRIPTION_CHARS_MAX: usize = 60;
@@ -21,12 +20,7 @@ pub(super) fn table(list: &[ScriptSummary]) -> String {
     let heading = ["NAME", "STATE", "HASH", "PERMISSIONS", "DESCRIPTION"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
     for listed in list {
-        let mut state = listed.state.as_str().to_owned();
-        match (listed.exists, &listed.proposal) {
-            (false, _) => state = "proposed".to_owned(),
-            (true, Some(_)) => state += ", change proposed",
-            (true, None) => {}
-        }
+        let state = script_state_words(listed);
         let what: String = match &listed.problem {
             Some(problem) => problem.clone(),
             None => listed.header.description.chars().take(DESCRIPTION_CHARS_MAX).collect(),
@@ -89,12 +83,12 @@ pub(super) fn details(looked: &ScriptReview) -> String {
             "\nProposed by `{}` at {:.0}: {}\n",
             proposal.client, proposal.at, proposal.sha256
         ));
-        text.push_str(&difference(looked));
+        text.push_str(&script_difference(looked));
     } else if let Some((decision, _)) = &looked.approved {
         text.push_str(&format!(
             "\nChanges since version {}:\n{}",
             short(&decision.sha256),
-            difference(looked)
+            script_difference(looked)
         ));
     }
     text
@@ -113,28 +107,6 @@ fn decided(decision: &ScriptDecision) -> String {
         decision.by,
         short(&decision.sha256)
     )
-}
-
-/// The diff: grants first, then the source.
-pub(super) fn difference(looked: &ScriptReview) -> String {
-    let (old_name, old, old_used, new) = match (&looked.proposed, &looked.approved) {
-        (Some(proposed), _) if looked.listed.exists => {
-            let used = looked.listed.granted.clone().unwrap_or_else(|| looked.listed.header.wants.clone());
-            ("the file", looked.source.as_str(), used, proposed.as_str())
-        }
-        (_, Some((decision, approved))) => {
-            ("approved", approved.as_str(), decision.granted.clone(), looked.source.as_str())
-        }
-        _ => return "No earlier version to compare with.\n".to_owned(),
-    };
-    let mut text = String::new();
-    for line in old_used.differences(&ScriptHeader::of(new).wants) {
-        text.push_str(&format!("{line}\n"));
-    }
-    let (old, new) = (visible_lines(old), visible_lines(new));
-    let diff = TextDiff::from_lines(&old, &new);
-    text.push_str(&diff.unified_diff().context_radius(3).header(old_name, "now").to_string());
-    text
 }
 
 pub(super) fn history(decisions: &[ScriptDecision], runs: &[ScriptRunRecord]) -> String {
@@ -158,54 +130,4 @@ pub(super) fn history(decisions: &[ScriptDecision], runs: &[ScriptRunRecord]) ->
         text.push_str("  none\n");
     }
     text
-}
-
-fn capabilities_json(used: &ScriptPermissions) -> Value {
-    json!({ "secrets": used.secrets, "hosts": used.hosts, "tools": used.tools, "timeout_ms": used.timeout_ms })
-}
-
-pub(super) fn decision_json(decision: &ScriptDecision) -> Value {
-    json!({
-        "sha256": decision.sha256,
-        "approved": decision.approved,
-        "granted": capabilities_json(&decision.granted),
-        "by": decision.by,
-        "at": decision.at.to_string(),
-        "expires": decision.expires.map(|expires| expires.to_string()),
-        "reason": decision.reason,
-    })
-}
-
-pub(super) fn listed_json(listed: &ScriptSummary) -> Value {
-    json!({
-        "name": listed.name.as_str(),
-        "state": listed.state.as_str(),
-        "sha256": listed.sha256,
-        "bytes": listed.bytes,
-        "description": listed.header.description,
-        "author": listed.header.author,
-        "version": listed.header.version,
-        "wants": capabilities_json(&listed.header.wants),
-        "granted": listed.granted.as_ref().map(capabilities_json),
-        "decision": listed.decision.as_ref().map(decision_json),
-        "proposal": listed.proposal.as_ref().map(|proposal| json!({
-            "sha256": proposal.sha256,
-            "client": proposal.client,
-            "at": proposal.at.to_string(),
-        })),
-        "exists": listed.exists,
-        "problem": listed.problem,
-    })
-}
-
-pub(super) fn looked_json(looked: &ScriptReview) -> Value {
-    let mut value = listed_json(&looked.listed);
-    value["source"] = json!(looked.source);
-    value["proposed_source"] = json!(looked.proposed);
-    value["approved_source"] = json!(looked.approved.as_ref().map(|(_, source)| source));
-    value["difference"] = match (&looked.proposed, &looked.approved) {
-        (None, None) => Value::Null,
-        _ => json!(difference(looked)),
-    };
-    value
 }

@@ -1,6 +1,6 @@
 //! A change of who may do what, or a subscription, that leaves no trace in the audit log.
 
-use crate::admin::Admin;
+use crate::admin::{Admin, PASSWORD};
 use crate::support::{home, http};
 use portcullis_testkit::process::{TestHome, run};
 use portcullis_testkit::wait::until;
@@ -68,6 +68,8 @@ async fn by_a_command_is_recorded_while_a_hub_runs_and_before() {
     does(&home, &["mcp", "disable", "far"]).await;
     does(&home, &["mcp", "remove", "far"]).await;
     does(&home, &["admin", "link"]).await;
+    does(&home, &["admin", "sign-out", "--all"]).await;
+    does(&home, &["init", "--force"]).await;
     assert_ne!(home.run(&["clients", "revoke", "nobody"]).await.code, 0);
     // A value where the name should be is no part of the record.
     assert_ne!(home.run(&["secrets", "set", "not/a/name"]).await.code, 0);
@@ -82,6 +84,8 @@ async fn by_a_command_is_recorded_while_a_hub_runs_and_before() {
         (user, "mcp.disable", "\"far\"", "ok"),
         (user, "mcp.remove", "\"far\"", "ok"),
         (user, "admin.link", "{}", "ok"),
+        (user, "admin.sign_out", "\"all\":true", "ok"),
+        (user, "init", "\"force\":true", "ok"),
         (user, "clients.revoke", "\"nobody\"", "not_found"),
     ];
     told(&home, &expected).await;
@@ -112,6 +116,14 @@ async fn by_an_administrator_is_recorded() {
     .await;
     ann.does("DELETE", "/secrets/KEY", json!({})).await;
     ann.does("DELETE", "/clients/ci", json!({})).await;
+    ann.does("POST", "/servers", json!({ "name": "far", "command": "/bin/true" })).await;
+    until("the hub has loaded it", async || {
+        (ann.send("DELETE", "/servers/far", json!({})).await.status() == 200).then_some(())
+    })
+    .await;
+    let new = "another correct horse battery staple";
+    ann.does("POST", "/password", json!({ "old": PASSWORD, "new": new })).await;
+    assert_eq!(ann.send("DELETE", "/sessions/nobody", json!({})).await.status(), 404);
     assert_eq!(ann.send("DELETE", "/clients/ci", json!({})).await.status(), 404);
     let expected = [
         ("admin:ann", "clients.add", "\"ci\"", "ok"),
@@ -120,12 +132,18 @@ async fn by_an_administrator_is_recorded() {
         ("admin:ann", "secrets.remove", "\"KEY\"", "ok"),
         ("admin:ann", "clients.revoke", "\"ci\"", "ok"),
         ("admin:ann", "clients.revoke", "\"ci\"", "not_found"),
+        ("admin:ann", "mcp.add", "\"far\"", "ok"),
+        ("admin:ann", "mcp.remove", "\"far\"", "ok"),
+        ("admin:ann", "admin.password", "\"ann\"", "ok"),
+        ("admin:ann", "admin.sign_out", "\"nobody\"", "not_found"),
     ];
     told(&home, &expected).await;
     assert!(log(&home).iter().all(|line| !line.to_string().contains("a-value-of-it-8d1f2b7c")));
     // And is found where administrators look.
     let page = ann.sees("/audit?tool=clients.*").await;
     assert_eq!(page["records"].as_array().unwrap().len(), 8, "{page}");
+    ann.does("POST", "/sign-out-everywhere", json!({})).await;
+    told(&home, &[("admin:ann", "admin.sign_out", "\"all\":true", "ok")]).await;
 }
 
 #[tokio::test]

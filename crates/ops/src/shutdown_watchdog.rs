@@ -1,22 +1,9 @@
 //! Shutdown watchdog: the process exits within its grace period, even if all runtime workers are stuck.
 
-use super::{SERVERS_END_WITHIN, ShutdownSignals};
+use crate::shutdown::ShutdownWatch;
 use anyhow::{Context, Result};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
-
-/// Whether a second signal came. The steps of the shutdown listen for it one after the other, and could miss it in between.
-static INSISTED: AtomicBool = AtomicBool::new(false);
-/// How often a step that waits looks whether a second signal came.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// Resolves when a second signal has come, also if that was before.
-pub(super) async fn insisted() {
-    while !INSISTED.load(Ordering::Relaxed) {
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
 
 /// Extra time for steps without a timeout of their own.
 const MARGIN: Duration = Duration::from_secs(5);
@@ -25,10 +12,9 @@ const AT_ONCE_WITHIN: Duration = Duration::from_secs(2);
 /// Time to log the forced exit.
 const SAID_WITHIN: Duration = Duration::from_secs(1);
 
-/// Exits the process if the shutdown takes longer than this, not counting servers and fixed steps.
-pub(super) fn watch(grace: Duration) -> Result<()> {
-    let within = grace + SERVERS_END_WITHIN + MARGIN;
-    watch_with(within, AT_ONCE_WITHIN, || {
+/// Exits the process if the shutdown takes longer than this, and a margin.
+pub(crate) fn watch(signals: ShutdownWatch, within: Duration) -> Result<()> {
+    watch_with(signals, within + MARGIN, AT_ONCE_WITHIN, || {
         // stderr may be blocked.
         let (said, is_said) = mpsc::channel::<()>();
         std::thread::spawn(move || {
@@ -42,22 +28,27 @@ pub(super) fn watch(grace: Duration) -> Result<()> {
 }
 
 /// Uses its own thread and runtime: the workers of the main one may be stuck.
-fn watch_with(within: Duration, at_once: Duration, end: impl FnOnce() + Send + 'static) -> Result<()> {
+fn watch_with(
+    signals: ShutdownWatch,
+    within: Duration,
+    at_once: Duration,
+    end: impl FnOnce() + Send + 'static,
+) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
     let entered = runtime.enter();
-    let mut ending = ShutdownSignals::new().context("cannot install signal handlers")?;
+    let mut ending = signals.signals().context("cannot install signal handlers")?;
     drop(entered);
     let watch = move || {
         runtime.block_on(async {
             ending.heard().await;
             if tokio::time::timeout(within, ending.heard()).await.is_ok() {
-                INSISTED.store(true, Ordering::Relaxed);
+                signals.count(2);
                 tokio::time::sleep(at_once).await;
             }
         });
         end();
     };
-    std::thread::Builder::new().name("overdue".to_owned()).spawn(watch).context("no thread")?;
+    std::thread::Builder::new().name("shutdown-watchdog".to_owned()).spawn(watch).context("no thread")?;
     Ok(())
 }
 
@@ -75,7 +66,7 @@ mod tests {
         let (weak, weak_heard) = mpsc::channel();
         // A listener on the same runtime would receive nothing.
         stuck.spawn(async move {
-            let mut ending = ShutdownSignals::new().unwrap();
+            let mut ending = ShutdownWatch::default().signals().unwrap();
             tokio::spawn(async move {
                 begun.send(()).unwrap();
                 let _ = released.recv();
@@ -84,7 +75,8 @@ mod tests {
             weak.send(()).unwrap();
         });
         let (ended, has_ended) = mpsc::channel();
-        watch_with(Duration::ZERO, Duration::ZERO, move || ended.send(()).unwrap()).unwrap();
+        watch_with(ShutdownWatch::default(), Duration::ZERO, Duration::ZERO, move || ended.send(()).unwrap())
+            .unwrap();
         is_stuck.recv().unwrap();
         kill_process(getpid(), Signal::TERM).unwrap();
         has_ended.recv().unwrap();

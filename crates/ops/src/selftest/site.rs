@@ -3,10 +3,9 @@
 use crate::config::Config;
 use crate::database;
 use crate::home::Home;
-use crate::passphrase::open_secrets;
+use crate::secret_store;
 use anyhow::{Context, Result};
 use portcullis_core::{Secret, SystemClock};
-use portcullis_ops::secret_store::PassphrasePrompt;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -63,12 +62,12 @@ impl SelftestSite {
 
     /// Stores a token for the minimal GitHub API.
     pub(super) fn keep_token(&self, home: &Home, config: &Config) -> Result<()> {
-        let store = open_secrets(
+        let store = secret_store::open(
             home,
             config,
             &database::open(home, config)?,
             Arc::new(SystemClock),
-            PassphrasePrompt::Never,
+            secret_store::unasked,
         )?;
         let grant = self.address.ip().to_string().parse()?;
         store.set("GITHUB_TOKEN", &Secret::new(TOKEN.to_owned().into()), Some(vec![grant]))?;
