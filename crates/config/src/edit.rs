@@ -17,7 +17,7 @@ use crate::atomic_write::replace;
 use crate::read::{self, ConfigFile};
 use crate::{Config, ConfigErrors, Environment};
 use portcullis_store::{FileError, FileLock};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -138,7 +138,7 @@ fn edit(
     };
     let source = read::find(home)?.unwrap_or_else(new_file);
     let (old, _) = Config::of(source.name, &read::parse(source.name, &source.text)?, home, env)?;
-    let old = json!(old.written);
+    let old = old.written.value();
     let by_hand =
         |why: String| EditError::ByHand { name: source.name.to_owned(), why, entry: entry(source.name) };
     let form = match source.name.rsplit('.').next() {
@@ -164,7 +164,7 @@ fn edit(
     };
     let document = read::parse(source.name, &text).map_err(refused)?;
     let (new, _) = Config::of(source.name, &document, home, env).map_err(refused)?;
-    let (mut before, mut after) = (old, json!(new.written));
+    let (mut before, mut after) = (old, new.written.value());
     let taken = |value: &mut Value, name: &str| value["mcp"].as_object_mut().and_then(|mcp| mcp.remove(name));
     let done = match &change {
         ConfigChange::Added(names) => names.iter().all(|name| taken(&mut after, name).is_some()),

@@ -1,7 +1,9 @@
 //! The file that `portcullis init` writes: every key with its default, commented out.
 
-use super::schema;
+use super::schema_with;
 use portcullis_core::Origin;
+use portcullis_family::{Families, sections};
+use portcullis_tools::FAMILIES;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -26,15 +28,14 @@ const RULES: &str = r#"## [[policy]]
 ## decision = "ask"               # allow, ask or deny
 "#;
 
-/// Calendars have no default either.
-const CALENDARS: &str = r#"## [[calendars]]
-## name = "Personal"
-## url = "secret:PERSONAL_ICS"    # `portcullis secrets set PERSONAL_ICS`; or file = "personal.ics"
-"#;
-
 /// Returns the commented example, generated from the schema.
 pub fn example() -> String {
-    let schema = schema();
+    example_with(FAMILIES)
+}
+
+/// Returns the commented example for a hub with other families.
+pub fn example_with(families: Families) -> String {
+    let schema = schema_with(families);
     let mut text = HEAD.to_owned();
     for (name, node) in schema["properties"].as_object().into_iter().flatten() {
         let about = node["description"].as_str().unwrap_or_default();
@@ -58,13 +59,17 @@ pub fn example() -> String {
                 let _ = writeln!(text, "# {about}\n## {key} = {value}");
             }
         } else if node["type"] == "array" {
-            let origins = Origin::ALL.map(Origin::as_str).join(", ");
-            let rules = RULES.replace("{origins}", &origins);
-            let shown = if name == "calendars" { CALENDARS } else { &rules };
+            let declared = sections(families).find(|spec| spec.key == name).and_then(|spec| spec.example);
+            let rules = || RULES.replace("{origins}", &Origin::ALL.map(Origin::as_str).join(", "));
+            let shown = declared.map_or_else(rules, commented_out);
             let _ = write!(text, "\n# {about}\n{shown}");
         }
     }
     text
+}
+
+fn commented_out(entry: &str) -> String {
+    entry.lines().map(|line| format!("## {line}\n")).collect()
 }
 
 /// Returns a default in TOML. Defaults are plain values and lists of them, which TOML writes as JSON does.
@@ -84,21 +89,22 @@ fn toml_of(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::read;
+    use crate::schema;
     use crate::tests::keys;
     use crate::written::schema_check::check;
-    use crate::written::{WrittenConfig, WrittenGithub, WrittenVault, WrittenWeb};
 
-    fn parsed(toml: &str) -> WrittenConfig {
+    /// Returns what a file says, with defaults.
+    fn parsed(toml: &str) -> Value {
         let document = read::parse("portcullis.toml", toml).unwrap();
-        let (written, findings) = check(&document.value).unwrap();
+        let (written, findings) = check(&document.value, FAMILIES).unwrap();
         assert!(findings.is_empty(), "{findings:?}");
-        written
+        written.value()
     }
 
     #[test]
     fn the_example_shows_every_key_and_its_default() {
         let example = example();
-        assert_eq!(parsed(&example), WrittenConfig::default());
+        assert_eq!(parsed(&example), parsed(""));
         let uncommented: String = example
             .lines()
             .map(|line| match line.strip_prefix('#') {
@@ -108,13 +114,7 @@ mod tests {
                 _ => format!("{line}\n"),
             })
             .collect();
-        let with_all_sections = WrittenConfig {
-            vault: Some(WrittenVault::default()),
-            web: Some(WrittenWeb::default()),
-            github: Some(WrittenGithub::default()),
-            ..WrittenConfig::default()
-        };
-        assert_eq!(parsed(&uncommented), with_all_sections);
+        assert_eq!(parsed(&uncommented), parsed("[vault]\n[web]\n[github]\n"));
         let document = read::parse("portcullis.toml", &uncommented).unwrap();
         for key in keys().iter().filter(|key| !["policy", "calendars", "mcp"].contains(&key.as_str())) {
             let pointer = format!("/{}", key.replace('.', "/"));
@@ -126,7 +126,14 @@ mod tests {
             .filter_map(|line| line.strip_prefix("## "))
             .map(|line| format!("{line}\n"))
             .collect();
-        assert_eq!((parsed(&rule).policy.len(), parsed(&rule).mcp.len()), (1, 1));
+        let shown = parsed(&rule);
+        for (section, count) in [
+            ("policy", shown["policy"].as_array().unwrap().len()),
+            ("calendars", shown["calendars"].as_array().unwrap().len()),
+            ("mcp", shown["mcp"].as_object().unwrap().len()),
+        ] {
+            assert_eq!(count, 1, "{section}");
+        }
         let server = &schema()["properties"]["mcp"]["additionalProperties"]["properties"];
         for key in server.as_object().unwrap().keys() {
             assert!(rule.contains(&format!("{key} = ")), "{key}");
@@ -174,11 +181,6 @@ mod tests {
         [memory]
         # Enable the memory_* tools.
         #enabled = true
-
-        # Prompt templates.
-        [prompts]
-        # Folder of prompt templates; relative to the home folder.
-        #path = "prompts"
 
         # Obsidian vault. This section enables the vault_* tools.
         #[vault]
@@ -244,6 +246,11 @@ mod tests {
         #exec = { secrets = [], hosts = [], tools = [] }
         # Pre-approved scripts, with name, sha256, secrets, hosts and tools.
         #allow = []
+
+        # Prompt templates.
+        [prompts]
+        # Folder of prompt templates; relative to the home folder.
+        #path = "prompts"
 
         # Outbound requests (egress).
         [egress]

@@ -2,7 +2,7 @@
 //!
 //! One file in the home folder, validated strictly: all errors are reported at once, with file and line, and the hub does
 //! not start with an invalid file. Nothing here is `Serialize`; the file format is private to this crate, and the rest of
-//! the program sees [`Config`].
+//! the program sees [`Config`]. Tool families declare their sections themselves (`portcullis_family`).
 
 pub mod atomic_write;
 mod edit;
@@ -20,38 +20,33 @@ pub use edit::{
     check_server, edit_rules, preview_servers, remove_server, version,
 };
 pub use errors::{ConfigError, ConfigErrors};
-pub use example::example;
+pub use example::{example, example_with};
 pub use limit_table::limit_table;
+pub use portcullis_family::{Environment, WorkspaceSettings};
 pub use read::FILE_NAMES;
 pub use resolve::{McpOAuth, moment, sets_header};
 pub use written::reload_class::restart_list;
-pub use written::schema_check::schema;
+pub use written::schema_check::{schema, schema_with};
 
 use errors::Finding;
 use jiff::tz::TimeZone;
 use portcullis_core::{DefaultDecision, Effect, EffectSet, Labels, Origin, Pattern, Reach, Scope};
 use portcullis_egress::configured_client::ConfiguredEndpoint;
 use portcullis_egress::header::HeaderName;
-use portcullis_egress::{AllowlistEntry, HostRateLimit, PlainHttp, SecretRef, Url};
+use portcullis_egress::{AllowlistEntry, HostRateLimit};
+use portcullis_family::{AbsentSection, ConfigSection, Families, Sections, sections};
 use portcullis_guard::{RuleSchedule, TokenShapes};
-use portcullis_script::SandboxStrictness;
 use portcullis_store::secrets::KeyKind;
-use portcullis_tools::scripts::{PreapprovedScript, ScriptPermissions};
-use portcullis_tools::{CalendarSource, CommitAuthor, RemoteAddress};
+use portcullis_tools::FAMILIES;
 use read::Document;
-use serde_json::json;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use written::WrittenConfig;
 use written::reload_class::restart_keys;
+use written::{WrittenConfig, WrittenDocument};
 
 /// Overrides the port of `http.listen`.
 const PORT_VARIABLE: &str = "MCP_HTTP_PORT";
-
-/// Source of environment variables; tests inject their own.
-pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// The resolved configuration, with defaults.
 #[derive(Debug, Clone)]
@@ -60,17 +55,10 @@ pub struct Config {
     pub rate_limit: RateLimitSettings,
     pub logging: LoggingSettings,
     pub workspace: WorkspaceSettings,
-    pub memory: MemorySettings,
-    pub prompts: PromptSettings,
-    /// `None` if there are no vault tools.
-    pub vault: Option<VaultSettings>,
-    /// `None` if there are no web tools.
-    pub web: Option<WebSettings>,
-    /// Empty if there is no calendar tool.
-    pub calendars: Vec<CalendarSource>,
-    /// `None` if there are no GitHub tools.
-    pub github: Option<GithubSettings>,
-    pub scripts: ScriptSettings,
+    /// The families of tools that the hub can have.
+    pub families: Families,
+    /// What their sections mean.
+    pub sections: Sections,
     pub egress: EgressConfig,
     pub stdio: StdioSettings,
     pub redaction: RedactionSettings,
@@ -84,7 +72,7 @@ pub struct Config {
     /// First match wins.
     pub policy: Vec<RuleSettings>,
     /// The written form, to compare two configurations by key.
-    written: WrittenConfig,
+    written: WrittenDocument,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,13 +112,6 @@ pub enum LogFormat {
     Json,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkspaceSettings {
-    /// Absolute if the home folder is.
-    pub path: PathBuf,
-    pub enabled: bool,
-}
-
 /// The admin page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdminSettings {
@@ -139,72 +120,12 @@ pub struct AdminSettings {
     pub allow_remote: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MemorySettings {
-    pub enabled: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PromptSettings {
-    pub path: PathBuf,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VaultSettings {
-    pub path: PathBuf,
-    /// `None` if it is not synced.
-    pub sync: Option<VaultSyncSettings>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VaultSyncSettings {
-    pub address: RemoteAddress,
-    pub token: Option<SecretRef>,
-    pub user: String,
-    pub author: CommitAuthor,
-    pub pull_after: Duration,
-    pub within: Duration,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WebSettings {
-    pub plain_http: PlainHttp,
-    pub respect_robots: bool,
-    pub user_agent: Option<String>,
-    /// In lower case.
-    pub allow: Vec<String>,
-    /// In lower case.
-    pub deny: Vec<String>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EgressConfig {
     pub exceptions: Vec<AllowlistEntry>,
     pub per_host: HostRateLimit,
     /// Additional CA certificates.
     pub ca_file: Option<PathBuf>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GithubSettings {
-    pub token: SecretRef,
-    pub base_url: Url,
-    /// `owner/name` or `owner/*`.
-    pub repositories: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ScriptSettings {
-    pub enabled: bool,
-    pub folder: PathBuf,
-    pub timeout: Duration,
-    pub memory_bytes_max: u64,
-    pub strictness: SandboxStrictness,
-    pub warm: usize,
-    /// Grants of `script_exec` code.
-    pub exec: ScriptPermissions,
-    /// Pre-approved scripts.
-    pub allow: Vec<PreapprovedScript>,
 }
 
 #[derive(Debug, Clone)]
@@ -351,19 +272,31 @@ pub struct LoadedConfig {
 impl Config {
     /// Returns the file with defaults, redacted.
     pub fn shown(&self) -> serde_json::Value {
-        let mut written = json!(self.written);
-        written::hide_values(&mut written);
-        written
+        self.written.shown()
+    }
+
+    /// Returns the settings of a family's section; `None` if the section turns its family on and is missing.
+    pub fn section<S: ConfigSection>(&self) -> Option<&S::Settings> {
+        self.sections.get::<S>()
     }
 
     /// Loads the configuration of a home folder. Without a file the defaults apply.
     pub fn load(home: &Path, env: Environment<'_>) -> Result<LoadedConfig, ConfigErrors> {
+        Config::load_with(FAMILIES, home, env)
+    }
+
+    /// Loads the configuration of a hub with other families.
+    pub fn load_with(
+        families: Families,
+        home: &Path,
+        env: Environment<'_>,
+    ) -> Result<LoadedConfig, ConfigErrors> {
         let Some(source) = read::find(home)? else {
-            let (config, warnings) = Config::of("defaults", &Document::empty(), home, env)?;
+            let (config, warnings) = Config::with(families, "defaults", &Document::empty(), home, env)?;
             return Ok(LoadedConfig { config, path: None, warnings });
         };
         let document = read::parse(source.name, &source.text)?;
-        let (config, mut warnings) = Config::of(source.name, &document, home, env)?;
+        let (config, mut warnings) = Config::with(families, source.name, &document, home, env)?;
         if source.writable_by_all {
             let advice = format!("it is writable by all users; run `chmod o-w {}`", source.path.display());
             warnings.insert(0, format!("{}: {advice}", source.name));
@@ -373,14 +306,29 @@ impl Config {
 
     /// Returns the changed settings that need a restart.
     pub fn diff_needs_restart(&self, other: &Config) -> Vec<String> {
-        let (mine, theirs) = (json!(self.written), json!(other.written));
+        let (mine, theirs) = (self.written.value(), other.written.value());
         let same = |key: &String| {
             let pointer = format!("/{}", key.replace('.', "/"));
             mine.pointer(&pointer) == theirs.pointer(&pointer)
         };
-        let mut keys = restart_keys();
+        let mut keys = restart_keys(self.families);
         keys.retain(|key| !same(key));
         keys
+    }
+
+    /// Returns a configuration that turns every family on, for lists of all tools.
+    pub fn of_every_family(families: Families, home: &Path) -> Result<Config, ConfigErrors> {
+        let mut text = String::new();
+        for spec in sections(families) {
+            match (spec.example, spec.absent) {
+                (Some(example), _) => text.push_str(example),
+                (None, AbsentSection::Off) => text.push_str(&format!("[{}]\n", spec.key)),
+                (None, AbsentSection::Defaults) => {}
+            }
+        }
+        let (config, _) =
+            Config::with(families, "defaults", &read::parse("every.toml", &text)?, home, &|_| None)?;
+        Ok(config)
     }
 
     fn of(
@@ -389,9 +337,19 @@ impl Config {
         home: &Path,
         env: Environment<'_>,
     ) -> Result<(Config, Vec<String>), ConfigErrors> {
-        let (mut written, mut findings) = written::schema_check::check(&document.value)?;
-        let port_problem = override_port(&mut written, env).err();
-        let (mut config, more) = resolve::resolve(written, home, env);
+        Config::with(FAMILIES, place, document, home, env)
+    }
+
+    fn with(
+        families: Families,
+        place: &str,
+        document: &Document,
+        home: &Path,
+        env: Environment<'_>,
+    ) -> Result<(Config, Vec<String>), ConfigErrors> {
+        let (mut written, mut findings) = written::schema_check::check(&document.value, families)?;
+        let port_problem = override_port(&mut written.core, env).err();
+        let (mut config, more) = resolve::resolve(written, families, home, env);
         // An invalid key has its default here, which is not what the user wrote.
         findings.extend(more);
         if findings.is_empty() && port_problem.is_none() {
@@ -420,23 +378,6 @@ impl Config {
         vec![format!(
             "{place}: `http.listen` is {listen}, which other machines can reach; tokens are sent unencrypted, so use a TLS proxy"
         )]
-    }
-}
-
-impl WorkspaceSettings {
-    /// Returns the only folder that tools can access.
-    pub fn data_dir(&self) -> PathBuf {
-        self.path.join("ai-data")
-    }
-
-    /// Returns the default working directory of servers. No tool can access it.
-    pub fn server_dir(&self, name: &str) -> PathBuf {
-        self.path.join("servers").join(name)
-    }
-
-    /// Returns the private folder that no tool can access.
-    pub fn secure_dir(&self) -> PathBuf {
-        self.path.join("secure")
     }
 }
 

@@ -2,10 +2,7 @@
 
 mod mcp_server;
 mod oauth;
-mod outbound;
-mod scripts;
 mod time;
-mod vault;
 
 pub use mcp_server::sets_header;
 pub(super) use mcp_server::{is_server_name, server_name_expected};
@@ -15,17 +12,19 @@ pub use time::moment;
 use super::errors::Finding;
 use super::written::{
     self, DecisionName, EffectName, FormatName, KeyName, LabelName, LevelName, OriginName, ReachName,
-    ViewName, WrittenConfig,
+    ViewName, WrittenDocument,
 };
 use super::{
-    AdminSettings, ApprovalSettings, Config, ConfiguredDecision, Environment, HttpSettings, Level,
-    LimitSettings, LogFormat, LoggingSettings, MemorySettings, PromptSettings, RateLimitSettings,
-    RedactionSettings, RuleSettings, SecretSettings, StdioSettings, TimeSettings, WorkspaceSettings,
+    AdminSettings, ApprovalSettings, Config, ConfiguredDecision, EgressConfig, Environment, HttpSettings,
+    Level, LimitSettings, LogFormat, LoggingSettings, RateLimitSettings, RedactionSettings, RuleSettings,
+    SecretSettings, StdioSettings, TimeSettings, WorkspaceSettings,
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{
     Effect, EffectSet, Label, Labels, Origin, Pattern, PatternError, Reach, Scope, ToolView,
 };
+use portcullis_egress::{AllowlistEntry, HostRateLimit};
+use portcullis_family::{Families, SectionChecks, Sections, resolve_path};
 use portcullis_guard::{Days, RuleSchedule, TokenShapes};
 use portcullis_store::secrets::KeyKind;
 use serde_json::json;
@@ -41,8 +40,18 @@ pub(super) struct ConfigResolver<'a> {
 }
 
 /// Resolves a file. The result is valid only without findings.
-pub(super) fn resolve(written: WrittenConfig, home: &Path, env: Environment<'_>) -> (Config, Vec<Finding>) {
+pub(super) fn resolve(
+    document: WrittenDocument,
+    families: Families,
+    home: &Path,
+    env: Environment<'_>,
+) -> (Config, Vec<Finding>) {
     let mut checks = ConfigResolver { home, env, findings: Vec::new() };
+    let written = &document.core;
+    let workspace = WorkspaceSettings {
+        path: checks.path("/workspace/path", &written.workspace.path),
+        enabled: written.workspace.enabled,
+    };
     let zone = checks.zone(&written.time.timezone);
     let config = Config {
         http: checks.http(&written.http),
@@ -54,18 +63,10 @@ pub(super) fn resolve(written: WrittenConfig, home: &Path, env: Environment<'_>)
             level: level(written.logging.level),
             format: format(written.logging.format),
         },
-        workspace: WorkspaceSettings {
-            path: checks.path("/workspace/path", &written.workspace.path),
-            enabled: written.workspace.enabled,
-        },
-        memory: MemorySettings { enabled: written.memory.enabled },
+        families,
+        sections: checks.sections(&document, &workspace),
+        workspace,
         admin: AdminSettings { enabled: written.admin.enabled, allow_remote: written.admin.allow_remote },
-        prompts: PromptSettings { path: checks.path("/prompts/path", &written.prompts.path) },
-        vault: written.vault.as_ref().map(|vault| checks.vault(vault, &written.workspace.path)),
-        web: written.web.as_ref().map(|web| checks.web(web)),
-        calendars: checks.calendars(&written.calendars),
-        github: written.github.as_ref().and_then(|github| checks.github(github)),
-        scripts: checks.scripts(&written.scripts, &written.workspace.path),
         egress: checks.egress(&written.egress),
         stdio: checks.stdio(&written.stdio),
         redaction: RedactionSettings { token_shapes: shapes(written.redaction.token_shapes) },
@@ -84,7 +85,7 @@ pub(super) fn resolve(written: WrittenConfig, home: &Path, env: Environment<'_>)
             .map(|(index, rule)| checks.rule(index, rule, &zone))
             .collect(),
         time: TimeSettings { zone },
-        written,
+        written: document,
     };
     (config, checks.findings)
 }
@@ -229,24 +230,46 @@ impl ConfigResolver<'_> {
         })
     }
 
-    /// Resolves a path relative to the home folder; `~/` is the user's home directory.
-    pub(super) fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
-        if text.contains('\0') {
-            self.unexpected(pointer, text, "a path");
-        }
-        let below_user = text.strip_prefix("~/").or_else(|| (text == "~").then_some(""));
-        match (below_user, (self.env)("HOME")) {
-            (None, _) => self.home.join(text),
-            (Some(below), Some(user)) if !user.is_empty() => Path::new(&user).join(below),
-            (Some(_), _) => {
-                self.unexpected(pointer, text, "a path without `~`, because HOME is not set");
-                self.home.join(text)
+    fn egress(&mut self, egress: &written::WrittenEgress) -> EgressConfig {
+        let mut exceptions = Vec::new();
+        for (index, text) in egress.allow.iter().enumerate() {
+            match text.parse::<AllowlistEntry>() {
+                Ok(exception) => exceptions.push(exception),
+                Err(expected) => {
+                    self.unexpected(&format!("/egress/allow/{index}"), text, &expected.to_string());
+                }
             }
         }
+        let per_host = HostRateLimit { per_minute: egress.per_host_per_minute, burst: egress.per_host_burst };
+        let ca_file = &egress.ca_file;
+        let ca_file = (!ca_file.is_empty()).then(|| self.path("/egress/ca_file", ca_file));
+        EgressConfig { exceptions, per_host, ca_file }
+    }
+
+    /// Resolves the sections of the families.
+    fn sections(&mut self, document: &WrittenDocument, workspace: &WorkspaceSettings) -> Sections {
+        let mut checks =
+            SectionChecks { home: self.home, env: self.env, workspace, findings: &mut self.findings };
+        let mut sections = Sections::default();
+        for (spec, section) in &document.sections {
+            if let Some(settings) = section.settings(&mut checks) {
+                sections.insert(spec, settings);
+            }
+        }
+        sections
+    }
+
+    /// Resolves a path relative to the home folder; `~/` is the user's home directory.
+    pub(super) fn path(&mut self, pointer: &str, text: &str) -> PathBuf {
+        let (path, expected) = resolve_path(self.home, self.env, text);
+        if let Some(expected) = expected {
+            self.unexpected(pointer, text, expected);
+        }
+        path
     }
 }
 
-pub(super) fn is_host(text: &str) -> bool {
+fn is_host(text: &str) -> bool {
     let (name, port) = match text.rsplit_once(':') {
         // A bracketed IPv6 address contains colons.
         Some((name, port)) if !text.ends_with(']') => (name, Some(port)),

@@ -1,4 +1,9 @@
 use super::*;
+use portcullis_egress::PlainHttp;
+use portcullis_tools::{
+    CalendarsSection, GithubSection, MemorySection, PromptsSection, VaultSection, WebSection,
+};
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 
 /// Loads one file and shows what a user would see of it.
@@ -53,8 +58,12 @@ fn no_file_is_the_defaults() {
     assert_eq!(config.logging, LoggingSettings { level: Level::Info, format: LogFormat::Text });
     assert_eq!(config.workspace.data_dir(), home.path().join("workspace/ai-data"));
     assert_eq!(config.workspace.secure_dir(), home.path().join("workspace/secure"));
-    assert_eq!(config.prompts.path, home.path().join("prompts"));
-    assert!(config.workspace.enabled && config.memory.enabled && config.policy.is_empty());
+    assert_eq!(config.section::<PromptsSection>().unwrap().path, home.path().join("prompts"));
+    assert!(
+        config.workspace.enabled
+            && config.section::<MemorySection>().unwrap().enabled
+            && config.policy.is_empty()
+    );
     assert_eq!(config.stdio.client, "local");
     assert_eq!(config.stdio.scope.effects, EffectSet::ALL);
     // A home folder that does not exist yet is not an error either.
@@ -137,13 +146,14 @@ fn every_key_is_understood() {
 
 #[test]
 fn the_web_is_there_when_its_section_is() {
-    assert_eq!(load("").web, None);
-    let web = load("[web]\n").web.unwrap();
-    assert_eq!((web.plain_http, web.respect_robots, web.user_agent), (PlainHttp::Refused, false, None));
+    assert_eq!(load("").section::<WebSection>(), None);
+    let config = load("[web]\n");
+    let web = config.section::<WebSection>().unwrap();
+    assert_eq!((web.plain_http, web.respect_robots, &web.user_agent), (PlainHttp::Refused, false, &None));
     let config = load(
         "[web]\nhttp = true\nuser_agent = \"x/1\"\nallow = [\"Example.com\"]\n[egress]\nallow = [\"127.0.0.1:80\", \"a.b:443\"]\n",
     );
-    let web = config.web.unwrap();
+    let web = config.section::<WebSection>().unwrap();
     assert_eq!((web.plain_http, web.user_agent.as_deref()), (PlainHttp::Allowed, Some("x/1")));
     assert_eq!(web.allow, ["example.com"]);
     let places: Vec<String> = config.egress.exceptions.iter().map(ToString::to_string).collect();
@@ -346,16 +356,16 @@ portcullis.toml:22: a key in `mcp.taken.headers` is not a header name, expected 
 
 #[test]
 fn the_vault_is_there_when_its_section_is() {
-    assert_eq!(load("").vault, None);
-    let vault = load("[vault]\n").vault.unwrap();
-    assert!(vault.path.ends_with("vault") && vault.sync.is_none());
-    let vault =
-        load("[vault]\npath = \"/tmp/Notes\"\ngit_repo = \"git@example.com:me/notes.git\"\n").vault.unwrap();
-    assert_eq!(vault.sync, None, "nothing is synced unless `auto_sync` says so");
-    let config = load(
+    assert_eq!(load("").section::<VaultSection>(), None);
+    let vault = |toml: &str| load(toml).section::<VaultSection>().unwrap().clone();
+    let plain = vault("[vault]\n");
+    assert!(plain.path.ends_with("vault") && plain.sync.is_none());
+    let local = vault("[vault]\npath = \"/tmp/Notes\"\ngit_repo = \"git@example.com:me/notes.git\"\n");
+    assert_eq!(local.sync, None, "nothing is synced unless `auto_sync` says so");
+    let synced = vault(
         "[vault]\ngit_repo = \"https://example.com/n.git\"\nauto_sync = true\ngit_token = \"secret:NOTES\"\npull_after_secs = 5\n",
     );
-    let sync = config.vault.unwrap().sync.unwrap();
+    let sync = synced.sync.unwrap();
     assert_eq!((sync.address.as_str(), sync.token.unwrap().name()), ("https://example.com/n.git", "NOTES"));
     assert_eq!((sync.author.name.as_str(), sync.pull_after.as_secs()), ("Portcullis", 5));
     insta::assert_snapshot!(check(
@@ -397,8 +407,8 @@ fn what_reaches_outside_is_checked_and_keys_are_not_shown() {
     let github = "[github]\nbase_url = 'https://github.example.com/api/v3'\nrepositories = ['a/b', 'c/*']\n[egress]\nca_file = 'ca.pem'\n";
     assert_eq!(check(&format!("{github}{calendars}")), "fine");
     let config = load(&format!("[github]\n{calendars}"));
-    assert_eq!(config.github.unwrap().token.to_string(), "secret:GITHUB_TOKEN");
-    assert!(!format!("{:?}", config.calendars).contains("example.com"));
+    assert_eq!(config.section::<GithubSection>().unwrap().token.to_string(), "secret:GITHUB_TOKEN");
+    assert!(!format!("{:?}", config.section::<CalendarsSection>().unwrap()).contains("example.com"));
     let wrong = "[github]\ntoken = 'ghp_the-token-itself'\nbase_url = 'github.com'\nrepositories = ['a', 'a/../b']\n\
         [[calendars]]\nname = 'A'\nurl = 'private-link.ics'\n[[calendars]]\nname = 'B'\n[[calendars]]\nname = 'B'\nurl = 'https://x/'\nfile = 'x'\n\
         [[calendars]]\nname = ''\nurl = 'secret:lower'\n[[calendars]]\nname = 'C'\nfile = 'c'\nulr = 'x'\n[[calendars]]\nname = 'c'\nfile = 'c'\n";
@@ -483,8 +493,8 @@ fn yaml_and_json_mean_the_same() {
     let toml = "http.listen = '127.0.0.1:4000'\n[[policy]]\ntools = ['a_*']\ndecision = 'deny'\n";
     let written = |name: &str, text: &str| {
         let document = read::parse(name, text).unwrap();
-        written::schema_check::check(&document.value)
-            .map(|(written, findings)| (written, findings.len()))
+        written::schema_check::check(&document.value, FAMILIES)
+            .map(|(written, findings)| (written.value(), findings.len()))
             .unwrap()
     };
     let expected = written("portcullis.toml", toml);
@@ -492,13 +502,14 @@ fn yaml_and_json_mean_the_same() {
     assert_eq!(written("portcullis.yaml", yaml), expected);
     assert_eq!(written("portcullis.yml", yaml), expected);
     assert_eq!(written("portcullis.json", json), expected);
+    let defaults = WrittenDocument::read(serde_json::json!({}), FAMILIES).unwrap().value();
     for empty in [
         ("portcullis.toml", ""),
         ("portcullis.yaml", ""),
         ("portcullis.yaml", "# only\n"),
         ("portcullis.json", "{}"),
     ] {
-        assert_eq!(written(empty.0, empty.1), (WrittenConfig::default(), 0), "{empty:?}");
+        assert_eq!(written(empty.0, empty.1), (defaults.clone(), 0), "{empty:?}");
     }
 }
 

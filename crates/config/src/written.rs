@@ -3,6 +3,7 @@
 //! These types are the file's grammar: the JSON schema, the example file and the reference all come from
 //! them, so a doc comment here is what a user reads. Its first line says what the key does. `x-reload` says whether a
 //! running hub follows a change (`live`) or needs a restart; keys have the class of their section, or each its own.
+//! The sections of tool families are declared by the families; [`WrittenDocument`] has both.
 
 mod defaults;
 mod mcp_server;
@@ -10,15 +11,19 @@ mod policy_rule;
 pub(super) mod reload_class;
 pub(super) mod schema_check;
 mod schema_fast_path;
+mod written_document;
 
 pub(super) use mcp_server::{
     OAuthTable, StartName, TrustName, WrittenMcpServer, WrittenOAuth, WrittenToolFilter,
 };
 pub(super) use policy_rule::{DecisionName, EffectName, LabelName, OriginName, ReachName, WrittenPolicyRule};
+pub(super) use written_document::WrittenDocument;
 
 use policy_rule::{all_effects, anything};
+use portcullis_family::{NOT_SHOWN, hide_value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The configuration file. Every key has a default, so an empty file is valid.
@@ -36,30 +41,6 @@ pub(super) struct WrittenConfig {
     /// The folder that tools read and write.
     #[schemars(extend("x-reload" = "restart"))]
     pub(super) workspace: WrittenWorkspace,
-    /// Memory that persists across conversations.
-    #[schemars(extend("x-reload" = "restart"))]
-    pub(super) memory: WrittenMemory,
-    /// Prompt templates.
-    #[schemars(extend("x-reload" = "restart"))]
-    pub(super) prompts: WrittenPrompts,
-    /// Obsidian vault. This section enables the vault_* tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "WrittenVault", extend("x-reload" = "restart"))]
-    pub(super) vault: Option<WrittenVault>,
-    /// Public web. This section enables `web_fetch`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "WrittenWeb", extend("x-reload" = "restart"))]
-    pub(super) web: Option<WrittenWeb>,
-    /// Calendars for `calendar_read`, which is enabled by the first one.
-    #[schemars(extend("x-reload" = "restart"))]
-    pub(super) calendars: Vec<WrittenCalendar>,
-    /// GitHub issues. This section enables the github_* tools.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "WrittenGithub", extend("x-reload" = "restart"))]
-    pub(super) github: Option<WrittenGithub>,
-    /// Starlark scripts, approved by a person.
-    #[schemars(extend("x-reload" = "restart"))]
-    pub(super) scripts: WrittenScripts,
     /// Outbound requests (egress).
     #[schemars(extend("x-reload" = "restart"))]
     pub(super) egress: WrittenEgress,
@@ -140,66 +121,6 @@ pub(super) struct WrittenWorkspace {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenMemory {
-    /// Enable the memory_* tools.
-    pub(super) enabled: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenPrompts {
-    /// Folder of prompt templates; relative to the home folder.
-    #[schemars(length(min = 1), example = &"prompts")]
-    pub(super) path: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenVault {
-    /// Folder of the notes; relative to the home folder.
-    #[schemars(length(min = 1), example = &"~/Notes")]
-    pub(super) path: String,
-    /// Git repository to sync with; needs git 2.40 or newer.
-    #[schemars(example = &"git@example.com:me/notes.git")]
-    pub(super) git_repo: String,
-    /// Sync automatically: clone into an empty folder, pull before reads, commit and push writes.
-    pub(super) auto_sync: bool,
-    /// Secret with the repository's HTTPS token; set it with `portcullis secrets set NAME --grant HOST`.
-    #[schemars(example = &"secret:NOTES_TOKEN")]
-    pub(super) git_token: String,
-    /// User name for the token.
-    pub(super) git_user: String,
-    /// Author of commits.
-    #[schemars(example = &"Me <me@example.com>")]
-    pub(super) git_author: String,
-    /// Seconds between pulls.
-    #[schemars(range(min = 0, max = 86_400))]
-    pub(super) pull_after_secs: u64,
-    /// Timeout of a sync, in seconds.
-    #[schemars(range(min = 1, max = 120))]
-    pub(super) git_timeout_secs: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenWeb {
-    /// Allow unencrypted pages (http://).
-    pub(super) http: bool,
-    /// Obey robots.txt.
-    pub(super) respect_robots: bool,
-    /// User-Agent header; empty for Portcullis and its version.
-    #[schemars(example = &"ExampleBot/1.0 (+https://example.com/bot)")]
-    pub(super) user_agent: String,
-    /// Allowed domains, including subdomains; empty allows all.
-    #[schemars(example = ["example.com"])]
-    pub(super) allow: Vec<String>,
-    /// Denied domains, including subdomains.
-    #[schemars(example = ["example.net"])]
-    pub(super) deny: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
 pub(super) struct WrittenEgress {
     /// Non-public hosts and ports to allow, exact (SSRF exceptions); also over http://.
     #[schemars(example = ["127.0.0.1:8080"])]
@@ -213,104 +134,6 @@ pub(super) struct WrittenEgress {
     /// PEM file with additional CA certificates, such as a company's own.
     #[schemars(example = &"company-ca.pem")]
     pub(super) ca_file: String,
-}
-
-/// One calendar: a URL or a file.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenCalendar {
-    /// Display name.
-    #[schemars(example = &"Personal")]
-    pub(super) name: String,
-    /// URL of an iCalendar feed, best as `secret:NAME`; it is never shown.
-    #[schemars(example = &"secret:PERSONAL_ICS")]
-    pub(super) url: String,
-    /// .ics file instead of a URL; relative to the home folder.
-    #[schemars(example = &"personal.ics")]
-    pub(super) file: String,
-    /// Allow an unencrypted feed (http://).
-    pub(super) http: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenGithub {
-    /// Token as `secret:NAME`; it needs a grant for the host of `base_url`.
-    #[schemars(example = &"secret:GITHUB_TOKEN")]
-    pub(super) token: String,
-    /// API URL; for GitHub Enterprise it ends with /api/v3.
-    #[schemars(example = &"https://github.example.com/api/v3")]
-    pub(super) base_url: String,
-    /// Allowed repositories, as owner/name or owner/*; empty allows all.
-    #[schemars(example = ["octocat/hello-world"])]
-    pub(super) repositories: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenScripts {
-    /// Enable the script_* tools.
-    pub(super) enabled: bool,
-    /// Folder of scripts, which no tool can reach; relative to the home folder.
-    #[schemars(length(min = 1), example = &"scripts")]
-    pub(super) path: String,
-    /// Default timeout of a script, in milliseconds.
-    #[schemars(range(min = 100, max = 300_000))]
-    pub(super) timeout_ms: u64,
-    /// Memory limit of a script, in megabytes.
-    #[schemars(range(min = 64, max = 4_096))]
-    pub(super) memory_mb: u64,
-    /// If the kernel lacks part of the sandbox: required (scripts do not run) or best-effort.
-    pub(super) sandbox: SandboxName,
-    /// Pre-started worker processes.
-    #[schemars(range(min = 0, max = 16))]
-    pub(super) warm: usize,
-    /// Grants of `script_exec` code, each use with approval; nothing by default.
-    pub(super) exec: WrittenGrants,
-    /// Pre-approved scripts, with name, sha256, secrets, hosts and tools.
-    pub(super) allow: Vec<WrittenAllowedScript>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum SandboxName {
-    #[default]
-    Required,
-    BestEffort,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenGrants {
-    /// Secret names.
-    #[schemars(example = ["API_KEY"])]
-    pub(super) secrets: Vec<String>,
-    /// Hosts, or *.example.com for subdomains.
-    #[schemars(example = ["api.example.com"])]
-    pub(super) hosts: Vec<String>,
-    /// Globs over tool names.
-    #[schemars(example = ["workspace_read"])]
-    pub(super) tools: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub(super) struct WrittenAllowedScript {
-    /// Script name.
-    #[schemars(example = &"report.star")]
-    pub(super) name: String,
-    /// SHA-256 of the approved version; other versions need approval.
-    pub(super) sha256: String,
-    /// Granted secrets.
-    pub(super) secrets: Vec<String>,
-    /// Granted hosts, or *.example.com for subdomains.
-    pub(super) hosts: Vec<String>,
-    /// Granted tools, as globs.
-    pub(super) tools: Vec<String>,
-    /// Timeout in milliseconds, instead of the default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "u64", range(min = 1, max = 300_000))]
-    pub(super) timeout_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -436,21 +259,12 @@ pub(super) struct WrittenAdmin {
     pub(super) allow_remote: bool,
 }
 
-/// Redacts a file for display: values that are not secret references, and URL queries.
-pub(super) fn hide_values(written: &mut serde_json::Value) {
-    const NOT_SHOWN: &str = "[not shown]";
-    let hide = |value: &mut serde_json::Value| {
-        if value.as_str().is_some_and(|text| !text.contains("secret:")) {
-            *value = NOT_SHOWN.into();
-        }
-    };
-    for calendar in written["calendars"].as_array_mut().into_iter().flatten() {
-        calendar.get_mut("url").into_iter().for_each(hide);
-    }
+/// Redacts the sections of this crate for display: values that are not secret references, and URL queries.
+pub(super) fn hide_values(written: &mut Value) {
     for server in written["mcp"].as_object_mut().into_iter().flat_map(|mcp| mcp.values_mut()) {
         for key in ["env", "headers"] {
             let values = server[key].as_object_mut().into_iter().flat_map(|all| all.values_mut());
-            values.for_each(hide);
+            values.for_each(hide_value);
         }
         if let Some(url) = server["url"].as_str().and_then(|url| url.split_once('?')) {
             server["url"] = format!("{}?{NOT_SHOWN}", url.0).into();

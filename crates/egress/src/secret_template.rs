@@ -17,6 +17,11 @@ pub trait SecretSource: Send + Sync {
     fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
         Err(SecretError::Unknown(name.to_owned()))
     }
+
+    /// Returns whether there is a secret with this name.
+    fn has(&self, _name: &str) -> bool {
+        false
+    }
 }
 
 impl SecretSource for SecretStore {
@@ -26,6 +31,10 @@ impl SecretSource for SecretStore {
 
     fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
         SecretStore::resolve_address(self, name)
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.list().is_ok_and(|secrets| secrets.iter().any(|secret| secret.name == name))
     }
 }
 

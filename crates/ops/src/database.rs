@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::home::{Home, make_private};
 use anyhow::{Context, Result, bail};
+use portcullis_family::tables;
 use portcullis_store::database::Database;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub fn open(home: &Home, config: &Config) -> Result<Database> {
     let secure = config.workspace.secure_dir();
     make_private(&secure)?;
-    portcullis_store::open_in_home(home.path(), &secure, &portcullis_tools::tables()).context("the database")
+    portcullis_store::open_in_home(home.path(), &secure, &tables(config.families)).context("the database")
 }
 
 /// Opens the database of a home, and refuses a home that has none.
@@ -26,19 +27,20 @@ pub fn open_existing(home: &Home, config: &Config) -> Result<Database> {
 pub fn restore(config: &Config, backup: &Path) -> Result<Option<PathBuf>> {
     let secure = config.workspace.secure_dir();
     make_private(&secure)?;
-    portcullis_store::restore(&secure, backup, &portcullis_tools::tables()).context("the backup")
+    portcullis_store::restore(&secure, backup, &tables(config.families)).context("the backup")
 }
 
 /// Opens the database of a home, or an empty one in memory if there is none: looking at a home makes nothing in it.
 pub fn open_to_look(home: &Home, config: &Config) -> Result<Database> {
-    if exists(config) { open(home, config) } else { in_memory() }
+    if exists(config) { open(home, config) } else { in_memory(config) }
 }
 
 /// Returns whether a home has a database, or files of an earlier version that become one.
 pub fn exists(config: &Config) -> bool {
-    portcullis_store::has_database(&config.workspace.secure_dir(), &portcullis_tools::tables())
+    portcullis_store::has_database(&config.workspace.secure_dir(), &tables(config.families))
 }
 
-pub fn in_memory() -> Result<Database> {
-    portcullis_store::open_in_memory(&portcullis_tools::tables()).context("the database")
+/// Makes an empty database that ends with the process.
+pub fn in_memory(config: &Config) -> Result<Database> {
+    portcullis_store::open_in_memory(&tables(config.families)).context("the database")
 }

@@ -1,71 +1,28 @@
 //! Health checks of a home, each with a fix.
 //!
-//! They need no running hub, change nothing but the permissions of the home, and make no request.
+//! They need no running hub, change nothing but the permissions of the home, and make no request. Those of a tool family
+//! are in its folder.
 
 mod hub;
-mod outbound;
-mod scripts;
 mod servers;
 
 pub use hub::{HubState, check_hub};
-pub use outbound::check_outbound;
-pub use scripts::check_scripts;
+pub use portcullis_family::{CheckState, DoctorParts, HealthCheck};
 pub use servers::{check_servers, check_services};
 
 use crate::config::Config;
 use crate::database;
 use crate::home::{Home, environment};
 use crate::secret_store::{self, unasked};
+use crate::tool_families::extra_roots;
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
 use portcullis_store::approvals::ApprovalStore;
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::secrets::{SecretError, SecretStore};
-use portcullis_tools::{GitError, look_at_repository};
-use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-
-/// Result of one check.
-pub struct HealthCheck {
-    pub what: &'static str,
-    pub state: CheckState,
-}
-
-impl HealthCheck {
-    /// Returns the check as `--json` prints it.
-    pub fn listing(&self) -> serde_json::Value {
-        match &self.state {
-            CheckState::Good(text) => json!({ "what": self.what, "status": "ok", "detail": text }),
-            CheckState::Warning(text) => json!({ "what": self.what, "status": "warning", "detail": text }),
-            CheckState::Bad { problem, advice } => {
-                json!({ "what": self.what, "status": "problem", "detail": problem, "advice": advice })
-            }
-        }
-    }
-}
-
-pub enum CheckState {
-    Good(String),
-    /// Works, but needs attention.
-    Warning(String),
-    Bad {
-        problem: String,
-        advice: String,
-    },
-}
-
-impl CheckState {
-    pub fn bad(problem: impl Into<String>, advice: impl Into<String>) -> CheckState {
-        CheckState::Bad { problem: problem.into(), advice: advice.into() }
-    }
-
-    /// Names what was checked.
-    pub fn of(self, what: &'static str) -> HealthCheck {
-        HealthCheck { what, state: self }
-    }
-}
 
 pub fn check_home(path: &Path) -> CheckState {
     match std::fs::metadata(path) {
@@ -118,11 +75,8 @@ pub fn check_workspace(config: &Config) -> CheckState {
     }
 }
 
-/// What to do about rows that cannot be read.
-const RESTORE: &str = "`portcullis store check` says more; stop the hub and restore a backup";
-
 pub fn unreadable(error: &anyhow::Error) -> CheckState {
-    CheckState::bad(format!("{error:#}"), RESTORE)
+    CheckState::unreadable(format!("{error:#}"))
 }
 
 pub fn check_clients(home: &Home, config: &Config) -> CheckState {
@@ -160,46 +114,42 @@ pub fn check_approvals(home: &Home, config: &Config) -> CheckState {
         Ok(pending) => {
             CheckState::Good(format!("{} pending; list them with `portcullis approvals`", pending.len()))
         }
-        Err(error) => CheckState::bad(error.to_string(), RESTORE),
+        Err(error) => CheckState::unreadable(error.to_string()),
     }
 }
 
-/// Does not contact the remote.
-pub async fn check_vault(config: &Config) -> CheckState {
-    let Some(vault) = &config.vault else {
-        return CheckState::Good(
-            "off; add `[vault]` to the configuration to enable the vault_* tools".to_owned(),
-        );
+/// Runs the checks of the tool families, in their order.
+pub async fn check_families(
+    home: &Home,
+    config: &Config,
+    secrets: Result<&SecretStore, &anyhow::Error>,
+) -> Vec<HealthCheck> {
+    let secrets = secrets.map_err(|error| format!("{error:#}"));
+    let database = database::open_to_look(home, config).map_err(|error| format!("{error:#}"));
+    let parts = DoctorParts {
+        sections: &config.sections,
+        workspace: &config.workspace,
+        egress_exceptions: &config.egress.exceptions,
+        secrets: secrets.as_ref().map(|store| &**store).map_err(String::as_str),
+        database: database.as_ref().map_err(String::as_str),
     };
-    let path = vault.path.display();
-    let Some(sync) = &vault.sync else {
-        return match Root::create(&vault.path) {
-            Ok(_) => CheckState::Good(format!("{path}, not synced")),
-            Err(error) => {
-                CheckState::bad(format!("{path}: {error}"), "check `vault.path` and the folder's owner")
-            }
-        };
-    };
-    if let Err(error) = Root::create(&vault.path) {
-        return CheckState::bad(format!("{path}: {error}"), "check `vault.path` and the folder's owner");
+    let mut checks = Vec::new();
+    for doctor in config.families.iter().filter_map(|family| family.doctor) {
+        checks.extend(doctor(&parts).await);
     }
-    match look_at_repository(&vault.path).await {
-        Ok(()) => CheckState::Good(format!("{path}, synced with {}", sync.address)),
-        Err(problem) => CheckState::bad(format!("{path}: {problem}"), vault_advice(&problem)),
-    }
+    checks
 }
 
-fn vault_advice(problem: &GitError) -> &'static str {
-    match problem {
-        GitError::Missing => "install git (Debian: `apt-get install git`), or turn `vault.auto_sync` off",
-        GitError::Old(_) => "install a newer git, or turn `vault.auto_sync` off",
-        GitError::NotARepository => {
-            "run `git init` and pull, or choose an empty folder, into which the hub clones"
+/// Checks the certificates for outbound requests, if any are configured.
+pub fn check_egress(config: &Config) -> Option<HealthCheck> {
+    config.egress.ca_file.as_ref()?;
+    let state = match extra_roots(config) {
+        Ok(roots) => CheckState::Good(format!("{} additional certificates trusted", roots.len())),
+        Err(error) => {
+            CheckState::bad(format!("{error:#}"), "fix `egress.ca_file`; the hub does not start without it")
         }
-        GitError::Elsewhere => "choose a folder with a repository of its own",
-        GitError::Settings(_) => "remove them from `.git/config`; the hub starts no program but git",
-        _ => "check the repository with `git status`, or turn `vault.auto_sync` off",
-    }
+    };
+    Some(state.of("egress"))
 }
 
 pub fn check_secrets(store: &SecretStore) -> CheckState {

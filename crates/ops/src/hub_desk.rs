@@ -32,7 +32,7 @@ use crate::desk::{
 };
 use crate::home::Home;
 use crate::policy::policy_rules;
-use crate::{Actor, Problem};
+use crate::{Actor, Problem, script_sandbox};
 use jiff::Timestamp;
 use portcullis_core::{Clock, SystemClock, blocking};
 use std::net::SocketAddr;
@@ -70,7 +70,8 @@ impl HubDesk {
         live: LiveHub,
     ) -> HubDesk {
         let ops = Arc::new(Operations::in_hub(home, address, stores, changes, live.clone()));
-        let scripts = ops.config().scripts.enabled.then(|| scripts::HubScripts::new(ops.clone()));
+        let scripts =
+            script_sandbox::is_enabled(&ops.config()).then(|| scripts::HubScripts::new(ops.clone()));
         HubDesk {
             ops,
             live,

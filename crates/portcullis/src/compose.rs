@@ -11,16 +11,15 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use portcullis_core::{
     Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, NoOwners, Origin, OwnerId, Owners, Registry,
-    Secret, SystemClock, ToolDef,
+    Secret, Service, SystemClock, ToolDef,
 };
-use portcullis_egress::NoSecrets;
+use portcullis_family::{FamilyParts, ReadinessCheck, RegisteredFamilies};
 use portcullis_guard::audit::ChangeLog;
 use portcullis_guard::{AuditSettings, GuardHandles, GuardSettings, ServerStats};
 use portcullis_ops::guard_settings::{approval_times, ceiling, local_client, policy, rate};
 use portcullis_ops::hub_limits::hub_limits;
-use portcullis_ops::script_sandbox as scripts;
 use portcullis_ops::secret_store::{LiveSecrets, PassphrasePrompt, known_secrets};
-use portcullis_ops::tool_families::{LiveZone, live_zone, tools};
+use portcullis_ops::tool_families::{LiveZone, family_parts, live_zone, parts_to_list};
 use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
 use portcullis_server::{
     Authenticate, ClientsUnavailable, Hub, HubParts, LocalClient, Ops, Readiness, ServerCounts, ToolSearch,
@@ -29,8 +28,7 @@ use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
 use portcullis_store::pins::PinStore;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::ToolsConfig;
-use portcullis_tools::scripts::ScriptStore;
+use portcullis_tools::FAMILIES;
 use portcullis_upstream::ServerStatus;
 use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;
@@ -58,6 +56,8 @@ pub(crate) struct ComposedHub {
     pub(crate) config: Arc<ArcSwap<Config>>,
     pub(crate) changes: ChangeNotifier,
     pub(crate) zone: LiveZone,
+    /// What tool families bring besides tools. They run in a hub that stays.
+    pub(crate) family_services: Vec<Arc<dyn Service>>,
 }
 
 /// Whether the configuration file is in force.
@@ -112,7 +112,8 @@ fn no_path(reason: &str) -> String {
 }
 
 struct HubOps {
-    scripts: Option<Arc<ScriptStore>>,
+    /// Of the families, by name.
+    families: Vec<(&'static str, ReadinessCheck)>,
     handles: GuardHandles,
     identity: Arc<ClientDirectory>,
     config: Arc<ConfigHealth>,
@@ -130,7 +131,7 @@ impl Ops for HubOps {
             Ok(_) => Err("the workspace is not a folder".to_owned()),
             Err(error) => Err(format!("the workspace is not accessible: {}", error.kind())),
         };
-        vec![
+        let mut components = vec![
             Readiness {
                 component: "approvals",
                 state: self.handles.approvals.approvals().health().map_err(|error| error.to_string()),
@@ -139,13 +140,13 @@ impl Ops for HubOps {
             Readiness { component: "clients", state: self.identity.health().map_err(|_| CLIENTS.to_owned()) },
             Readiness { component: "config", state: self.config.state() },
             Readiness { component: "pins", state: self.pins.health() },
-            Readiness {
-                component: "scripts",
-                state: self.scripts.as_ref().map_or(Ok(()), |scripts| scripts.health()),
-            },
             Readiness { component: "secrets", state: self.secrets.health() },
             Readiness { component: "workspace", state: workspace },
-        ]
+        ];
+        let families = self.families.iter();
+        components.extend(families.map(|(component, check)| Readiness { component, state: check() }));
+        components.sort_by_key(|readiness| readiness.component);
+        components
     }
 
     fn metrics(&self, counts: &ServerCounts) -> String {
@@ -171,15 +172,11 @@ impl Ops for HubOps {
 /// Returns the native tools of a default hub, as seen by an unrestricted client.
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
-    // With all optional tool families enabled.
-    let all = "[vault]\n[web]\n[[calendars]]\nname = \"Example\"\nfile = \"example.ics\"\n[github]\n";
-    std::fs::write(folder.path().join("portcullis.toml"), all).context("no temporary folder")?;
-    let config = Config::load(folder.path(), &|_| None)?.config;
-    let database = database::in_memory()?;
-    let scripts = scripts::nowhere(&config, &database);
-    let tools = tools(&config, Arc::new(NoSecrets), live_zone(&config), Some(scripts))?;
+    let config = Config::of_every_family(FAMILIES, folder.path())?;
+    let (database, registry) = (database::in_memory(&config)?, Registry::default());
+    let parts = parts_to_list(&config, &folder.path().join("list"), &database, registry.changes())?;
     let (owners, clock) = (Arc::new(NoOwners), Arc::new(SystemClock));
-    let (gate, _) = guarded(&config, &tools, Registry::default(), Vec::new(), &database, owners, clock)?;
+    let (gate, ..) = guarded(&config, &parts, registry, Vec::new(), owners, clock)?;
     let caller = Caller::new(local_client(&config), Origin::Admin);
     Ok(gate.tools(&caller)?)
 }
@@ -187,25 +184,26 @@ pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
 /// Builds the guard stack in front of the native tools.
 fn guarded(
     config: &Config,
-    tools: &ToolsConfig,
+    parts: &FamilyParts,
     registry: Registry,
     secrets: Vec<(String, Secret<String>)>,
-    database: &Database,
     owners: Arc<dyn Owners>,
     clock: Arc<dyn Clock>,
-) -> Result<(Gate, GuardHandles)> {
-    portcullis_tools::register(tools, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
+) -> Result<(Gate, GuardHandles, RegisteredFamilies)> {
+    let registered = portcullis_family::register(config.families, parts, &registry);
+    let registered = registered.map_err(anyhow::Error::from_boxed)?;
     let settings = GuardSettings {
         rate: rate(config),
         policy: policy(config),
         secrets,
         audit: AuditSettings::in_folder(&config.workspace.secure_dir()),
-        database: database.clone(),
+        database: parts.database.clone(),
         owners,
         approval_times: approval_times(config),
         ceiling: ceiling(config),
     };
-    Ok(portcullis_guard::stack(registry, settings, clock)?)
+    let (gate, handles) = portcullis_guard::stack(registry, settings, clock)?;
+    Ok((gate, handles, registered))
 }
 
 /// Builds the hub. Needs a runtime: upstream servers start. Nothing else runs by itself before `Hub::start_services`.
@@ -224,15 +222,12 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let pins = makers.pins.clone();
     let servers = Arc::new(ServerManager::new(registry.clone(), makers));
     let zone = live_zone(config);
-    let scripts = config.scripts.enabled.then(|| scripts::family(config, &database, &store));
-    let decisions = scripts.as_ref().map(|scripts| scripts.scripts.clone());
-    let tools = tools(config, store.clone(), zone.clone(), scripts)?;
-    let tools_gate = tools.gate.clone();
+    let parts = family_parts(config, &database, store.clone(), zone.clone(), changes.clone())?;
     let search = ToolSearch::default();
     registry.add(search.clone()).context("the search for tools")?;
     let local = LocalClient::new(local_client(config));
     let owners = Arc::new(LiveOwners { directory: identity.clone(), local: local.clone() });
-    let (gate, handles) = guarded(config, &tools, registry.clone(), known, &database, owners, clock.clone())?;
+    let (gate, handles, families) = guarded(config, &parts, registry.clone(), known, owners, clock.clone())?;
     let live = Arc::new(LiveSecrets::new(store.clone(), handles.redactor.clone(), generation));
     servers.makers.masked_by(live.clone());
     servers.apply(config);
@@ -241,7 +236,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     print::redaction().use_redactor(&handles.redactor);
     let health = Arc::new(ConfigHealth::default());
     let ops = HubOps {
-        scripts: decisions,
+        families: families.readiness,
         handles: handles.clone(),
         identity: identity.clone(),
         config: health.clone(),
@@ -252,7 +247,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     };
     let gate = Arc::new(gate);
     search.searches(&gate);
-    tools_gate.connect(&gate);
+    parts.gate.connect(&gate);
     let hub = Hub::new(HubParts {
         gate: gate.clone(),
         identity: Arc::new(DirectoryAuthenticator(identity.clone())),
@@ -279,6 +274,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
         config: Arc::new(ArcSwap::from_pointee(config.clone())),
         changes,
         zone,
+        family_services: families.services,
     })
 }
 

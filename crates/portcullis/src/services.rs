@@ -60,6 +60,7 @@ pub(crate) fn of_a_hub(composed: &Arc<ComposedHub>, process: ServingHub<'_>) -> 
         reload::service(home, version, composed, config, bound, log_level),
         Arc::new(ServiceBoard::new(hub, config.workspace.secure_dir())),
     ]);
+    services.extend(composed.family_services.iter().cloned());
     services.extend(accept_loops.into_iter().map(|accept_loop| accept_loop as Arc<dyn Service>));
     services.extend(
         script_states.map(|states| {

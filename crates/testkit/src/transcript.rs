@@ -9,7 +9,6 @@ use crate::wait::within;
 use portcullis_core::{
     CallCtx, CallLimits, Effect, Example, Family, Reach, Registry, Text, ToolError, ToolSpec,
 };
-use portcullis_tools::ToolsConfig;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -91,8 +90,7 @@ fn registry(folder: &Path) -> Registry {
     std::fs::create_dir(&workspace_root).unwrap();
     std::fs::write(workspace_root.join("hello.md"), "# Hello\n").unwrap();
     let registry = Registry::default();
-    let config = ToolsConfig::local(workspace_root, folder.join("prompts"));
-    portcullis_tools::register(&config, &registry).unwrap();
+    portcullis_tools::register_local(&workspace_root, &folder.join("prompts"), &registry).unwrap();
     let state = Arc::new(());
     registry.add(Family::new("test").tool(PANIC, &state, panics).tool(HANG, &state, hangs)).unwrap();
     registry

@@ -8,7 +8,7 @@ use portcullis_core::{
 use portcullis_egress::{EgressClient, EgressSettings, HostRateLimit, SecretSource, SystemResolver};
 use portcullis_store::secrets::SecretError;
 use portcullis_testkit::fake_github::{FakeGithub, TOKEN};
-use portcullis_tools::{GithubConfig, ToolsConfig};
+use portcullis_tools::{GithubConfig, GithubSettings, github};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -27,31 +27,27 @@ impl SecretSource for Tokens {
 
 struct GithubFixture {
     gate: Gate,
-    _folder: tempfile::TempDir,
 }
 
-fn hub(github: &FakeGithub, change: impl FnOnce(&mut GithubConfig)) -> GithubFixture {
+fn hub(fake: &FakeGithub, change: impl FnOnce(&mut GithubSettings)) -> GithubFixture {
     let settings = EgressSettings {
-        exceptions: vec![github.address.to_string().parse().unwrap()],
+        exceptions: vec![fake.address.to_string().parse().unwrap()],
         per_host: HostRateLimit { per_minute: 1_000_000, burst: 1_000_000 },
         ..EgressSettings::default()
     };
     let clock = Arc::new(SystemClock);
     let egress =
         EgressClient::new(settings, Arc::new(SystemResolver::default()), Arc::new(Tokens), clock.clone());
-    let mut config = GithubConfig {
-        egress: Arc::new(egress.unwrap()),
-        clock,
-        base_url: github.base_url().parse().unwrap(),
+    let mut settings = GithubSettings {
+        base_url: fake.base_url().parse().unwrap(),
         token: "secret:GITHUB_TOKEN".parse().unwrap(),
         repositories: Vec::new(),
     };
-    change(&mut config);
-    let folder = tempfile::tempdir().unwrap();
-    let local = ToolsConfig::local(folder.path().join("ai-data"), folder.path().join("prompts"));
+    change(&mut settings);
     let registry = Registry::default();
-    portcullis_tools::register(&ToolsConfig { github: Some(config), ..local }, &registry).unwrap();
-    GithubFixture { gate: Gate::new(registry, vec![]), _folder: folder }
+    let config = GithubConfig { egress: Arc::new(egress.unwrap()), clock, settings };
+    registry.add(github::family(config)).unwrap();
+    GithubFixture { gate: Gate::new(registry, vec![]) }
 }
 
 impl GithubFixture {

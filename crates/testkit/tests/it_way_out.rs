@@ -5,7 +5,8 @@
 
 use jiff::tz::TimeZone;
 use portcullis_core::{
-    Arguments, Call, CallCtx, Client as Who, Gate, Output, Registry, Scope, Secret, SystemClock, Target,
+    Arguments, Call, CallCtx, Client as Who, Family, Gate, Output, Registry, Scope, Secret, SystemClock,
+    Target,
 };
 use portcullis_egress::{
     AllowlistEntry, EgressClient, EgressSettings, EgressTimeouts, HostRateLimit, NoSecrets, PlainHttp,
@@ -14,7 +15,9 @@ use portcullis_egress::{
 use portcullis_testkit::canary_network::{
     CANARY_PORT, CanaryNetwork, EgressScore, SsrfMistake, UrlSchemes, WeakClient, authority, inside, score,
 };
-use portcullis_tools::{CalendarConfig, CalendarLocation, CalendarSource, ToolsConfig, WebConfig};
+use portcullis_tools::{
+    CalendarConfig, CalendarLocation, CalendarSource, WebConfig, WebSettings, calendar, web,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +25,8 @@ use std::time::Duration;
 /// An outbound client.
 enum EgressRoute {
     Client(Arc<EgressClient>),
-    Page { gate: Gate, _folder: tempfile::TempDir },
-    Calendar(Arc<EgressClient>, tempfile::TempDir),
+    Page(Gate),
+    Calendar(Arc<EgressClient>),
     Weak(WeakClient),
 }
 
@@ -39,10 +42,9 @@ fn egress(world: &CanaryNetwork, exceptions: Vec<AllowlistEntry>) -> Arc<EgressC
     )
 }
 
-fn gate(folder: &tempfile::TempDir, change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> Gate {
-    let local = ToolsConfig::local(folder.path().join("ai-data"), folder.path().join("prompts"));
+fn gate(family: Family) -> Gate {
     let registry = Registry::default();
-    portcullis_tools::register(&change(local), &registry).unwrap();
+    registry.add(family).unwrap();
     Gate::new(registry, vec![])
 }
 
@@ -58,23 +60,20 @@ async fn call(gate: &Gate, tool: &str, arguments: Value) -> Result<Value, String
 
 impl EgressRoute {
     fn page(egress: Arc<EgressClient>) -> EgressRoute {
-        let folder = tempfile::tempdir().unwrap();
         // With http:// allowed, here and below, because nearly all of the addresses have it.
-        let web = WebConfig {
-            egress,
-            clock: Arc::new(SystemClock),
+        let settings = WebSettings {
             plain_http: PlainHttp::Allowed,
             respect_robots: false,
             user_agent: None,
             allow: Vec::new(),
             deny: Vec::new(),
         };
-        let gate = gate(&folder, |local| ToolsConfig { web: Some(web), ..local });
-        EgressRoute::Page { gate, _folder: folder }
+        let config = WebConfig { egress, clock: Arc::new(SystemClock), settings };
+        EgressRoute::Page(gate(web::family(config)))
     }
 
     fn calendar(egress: Arc<EgressClient>) -> EgressRoute {
-        EgressRoute::Calendar(egress, tempfile::tempdir().unwrap())
+        EgressRoute::Calendar(egress)
     }
 
     /// Returns whether there was any response.
@@ -87,11 +86,11 @@ impl EgressRoute {
                 egress.get(url).plain_http(PlainHttp::Allowed).send().await.is_ok()
             }
             EgressRoute::Weak(weak) => weak.fetch(url).await.is_some(),
-            EgressRoute::Page { gate, .. } => match call(gate, "web_fetch", json!({ "url": url })).await {
+            EgressRoute::Page(gate) => match call(gate, "web_fetch", json!({ "url": url })).await {
                 Ok(_) => true,
                 Err(problem) => was_there(&problem),
             },
-            EgressRoute::Calendar(egress, folder) => {
+            EgressRoute::Calendar(egress) => {
                 let address = SecretUrl::Given(Secret::new(url.to_owned()));
                 let place = CalendarLocation::Address { address, plain_http: PlainHttp::Allowed };
                 let calendars = CalendarConfig {
@@ -100,7 +99,7 @@ impl EgressRoute {
                     zone: Arc::new(|| TimeZone::UTC),
                     calendars: vec![CalendarSource { name: "feed".to_owned(), place }],
                 };
-                let gate = gate(folder, |local| ToolsConfig { calendars: Some(calendars), ..local });
+                let gate = gate(calendar::family(calendars));
                 let told = call(&gate, "calendar_read", json!({})).await.unwrap();
                 let problem = told["problems"][0]["problem"].as_str().unwrap().to_owned();
                 assert!(

@@ -3,9 +3,11 @@
 //! A calendar is an iCalendar file (RFC 5545) behind a private link or on disk. Anyone who sends an invitation
 //! writes into it, so titles and places are untrusted data, and recurrence rules are expanded within a budget.
 
+mod calendar_section;
 mod calendar_time;
 mod calendar_zones;
 mod content_lines;
+mod doctor;
 mod event;
 mod feed;
 mod rrule;
@@ -15,7 +17,8 @@ mod series;
 mod tests;
 mod windows_zones;
 
-use crate::FamilyModule;
+pub use calendar_section::CalendarsSection;
+
 use event::EventStatus;
 use feed::{CalendarFeed, FeedResult};
 use futures::future::join_all;
@@ -26,6 +29,7 @@ use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, Example, Family, Json, Label, Reach, ToolError, ToolSpec, blocking,
 };
 use portcullis_egress::{EgressClient, PlainHttp, SecretUrl};
+use portcullis_family::{FamilyModule, LiveTimeZone, SectionSpec};
 use rrule_expansion::ExpansionBudget;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -135,13 +139,13 @@ pub struct CalendarSource {
     pub place: CalendarLocation,
 }
 
-/// Configuration of the calendar tool.
+/// What the calendar tool works with.
 #[derive(Clone)]
 pub struct CalendarConfig {
     pub egress: Arc<EgressClient>,
     pub clock: Arc<dyn Clock>,
     /// Returns the time zone of the output, and of times without a zone.
-    pub zone: Arc<dyn Fn() -> TimeZone + Send + Sync>,
+    pub zone: LiveTimeZone,
     pub calendars: Vec<CalendarSource>,
 }
 
@@ -160,15 +164,23 @@ struct CalendarReader {
 pub(crate) const MODULE: FamilyModule = FamilyModule {
     name: "calendar",
     tables: None,
-    provide: |parts| Ok(parts.config.calendars.as_ref().map(family)),
+    section: Some(SectionSpec::of::<CalendarsSection>()),
+    doctor: Some(doctor::checks),
+    provide: |parts| {
+        let calendars = parts.section::<CalendarsSection>().filter(|calendars| !calendars.is_empty());
+        let Some(calendars) = calendars.cloned() else { return Ok(None) };
+        let (egress, clock, zone) = (parts.egress.client()?, parts.clock.clone(), parts.zone.clone());
+        Ok(Some(family(CalendarConfig { egress, clock, zone, calendars }).into()))
+    },
 };
 
-fn family(config: &CalendarConfig) -> Family {
+/// Returns the calendar tool.
+pub fn family(config: CalendarConfig) -> Family {
     let feeds = config.calendars.iter().cloned();
     let reader = Arc::new(CalendarReader {
         feeds: feeds.map(|source| Arc::new(CalendarFeed::new(source.name, source.place))).collect(),
         readings: Semaphore::new(READINGS_MAX),
-        config: config.clone(),
+        config,
     });
     // Anyone who sends an invitation writes into it.
     Family::new("calendar").tool(READ, &reader, read).labelled(&[Label::Private, Label::Untrusted])
@@ -339,6 +351,6 @@ fn format_time(at: &jiff::Zoned) -> String {
 }
 
 /// Returns whether a name is valid for a calendar.
-pub fn is_calendar_name(name: &str) -> bool {
+fn is_calendar_name(name: &str) -> bool {
     (1..=64).contains(&name.chars().count()) && name.trim() == name && printable(name) == name
 }

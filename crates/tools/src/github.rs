@@ -3,13 +3,14 @@
 //! Titles and names are untrusted data. The allowed repositories are configured. The token is a secret handle; the
 //! egress client inserts its value for the host and field that it was granted for.
 
+mod doctor;
+mod github_section;
 mod names;
 mod refusal;
 mod response;
 
-pub use names::is_repository_pattern;
+pub use github_section::{GithubSection, GithubSettings};
 
-use crate::FamilyModule;
 use names::{RepositoryName, is_owner};
 use portcullis_core::json::printable;
 use portcullis_core::{
@@ -17,8 +18,9 @@ use portcullis_core::{
     ToolError, ToolSpec,
 };
 use portcullis_egress::{
-    EgressClient, EgressRequest, EgressResponse, SecretEscaping, SecretRef, SecretTemplate, Url, header,
+    EgressClient, EgressRequest, EgressResponse, SecretEscaping, SecretTemplate, Url, header,
 };
+use portcullis_family::{FamilyModule, SectionSpec};
 use refusal::{GithubRefusal, IssueOperation, UNSURE};
 use response::{RawIssue, next_page};
 use schemars::JsonSchema;
@@ -193,32 +195,35 @@ struct CreatedIssue {
     left_out: Vec<String>,
 }
 
-/// Configuration of the GitHub tools.
+/// What the GitHub tools work with.
 #[derive(Clone)]
 pub struct GithubConfig {
     pub egress: Arc<EgressClient>,
     pub clock: Arc<dyn Clock>,
-    /// The base URL of the API.
-    pub base_url: Url,
-    pub token: SecretRef,
-    /// Allowed repositories as `owner/name` or `owner/*`; any if empty.
-    pub repositories: Vec<String>,
+    pub settings: GithubSettings,
 }
 
 impl fmt::Debug for GithubConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GithubConfig").field("base_url", &self.base_url.as_str()).finish_non_exhaustive()
+        f.debug_struct("GithubConfig").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
 pub(crate) const MODULE: FamilyModule = FamilyModule {
     name: "github",
     tables: None,
-    provide: |parts| Ok(parts.config.github.as_ref().map(family)),
+    section: Some(SectionSpec::of::<GithubSection>()),
+    doctor: Some(doctor::checks),
+    provide: |parts| {
+        let Some(settings) = parts.section::<GithubSection>() else { return Ok(None) };
+        let (egress, clock) = (parts.egress.client()?, parts.clock.clone());
+        Ok(Some(family(GithubConfig { egress, clock, settings: settings.clone() }).into()))
+    },
 };
 
-fn family(config: &GithubConfig) -> Family {
-    let config = Arc::new(config.clone());
+/// Returns the GitHub tools.
+pub fn family(config: GithubConfig) -> Family {
+    let config = Arc::new(config);
     Family::new("github")
         .tool(LIST, &config, list)
         .labelled(&[Label::Private, Label::Untrusted])
@@ -267,7 +272,7 @@ async fn list(github: Arc<GithubConfig>, args: ListArgs, ctx: CallCtx) -> Result
         }
         let page: Vec<RawIssue> = github.read(&fetched)?;
         issues.extend(page.into_iter().filter(RawIssue::is_issue).map(Issue::from));
-        next = next_page(&fetched.headers, &github.base_url);
+        next = next_page(&fetched.headers, &github.settings.base_url);
         pages += 1;
     }
     let more = next.is_some() || issues.len() > args.limit;
@@ -352,22 +357,19 @@ impl GithubConfig {
     /// Validates the names, and checks the allowlist of repositories.
     fn repository(&self, owner: &str, name: &str) -> Result<RepositoryName, ToolError> {
         let repository = RepositoryName::parse(owner, name)?;
-        let is_allowed = self.repositories.is_empty()
-            || self.repositories.iter().any(|known| repository.matches_pattern(known));
+        let allowed = &self.settings.repositories;
+        let is_allowed = allowed.is_empty() || allowed.iter().any(|known| repository.matches_pattern(known));
         match is_allowed {
             true => Ok(repository),
             false => Err(ToolError::denied(format!(
                 "`{repository}` is not among the repositories that may be used"
             ))
-            .hint(format!(
-                "`github.repositories` in the configuration has: {}",
-                self.repositories.join(", ")
-            ))),
+            .hint(format!("`github.repositories` in the configuration has: {}", allowed.join(", ")))),
         }
     }
 
     fn issues_url(&self, repository: &RepositoryName) -> Result<Url, ToolError> {
-        let mut url = self.base_url.clone();
+        let mut url = self.settings.base_url.clone();
         let mut segments =
             url.path_segments_mut().map_err(|()| ToolError::internal("`github.base_url` has no path"))?;
         segments.pop_if_empty().extend(["repos", &repository.owner, &repository.name, "issues"]);
@@ -377,7 +379,10 @@ impl GithubConfig {
 
     fn with_api_headers<'a>(&self, request: EgressRequest<'a>, ctx: &CallCtx) -> EgressRequest<'a> {
         request
-            .header(header::AUTHORIZATION, SecretTemplate::text("Bearer ").then_secret(self.token.clone()))
+            .header(
+                header::AUTHORIZATION,
+                SecretTemplate::text("Bearer ").then_secret(self.settings.token.clone()),
+            )
             .header(header::ACCEPT, SecretTemplate::text("application/vnd.github+json"))
             .header(
                 header::HeaderName::from_static("x-github-api-version"),
@@ -406,7 +411,7 @@ impl GithubConfig {
             body: fetched.body.as_deref().unwrap_or_default(),
             repository,
             doing,
-            token: self.token.name(),
+            token: self.settings.token.name(),
             now: self.clock.since_epoch(),
         }
         .to_tool_error()

@@ -1,8 +1,8 @@
 //! The native tools, one module per family.
 
-mod calendar;
+pub mod calendar;
 mod files;
-mod github;
+pub mod github;
 mod memory;
 mod prompts;
 pub mod scripts;
@@ -10,96 +10,29 @@ pub mod scripts;
 mod testing;
 mod vault;
 mod watch;
-mod web;
+pub mod web;
 mod workspace;
 
-pub use calendar::{CalendarConfig, CalendarLocation, CalendarSource, is_calendar_name};
-pub use github::{GithubConfig, is_repository_pattern};
+pub use calendar::{CalendarConfig, CalendarLocation, CalendarSource, CalendarsSection};
+pub use github::{GithubConfig, GithubSection, GithubSettings};
+pub use memory::{MemorySection, MemorySettings};
+pub use prompts::{PromptSettings, PromptsSection};
 pub use scripts::{ScriptCheckError, ScriptCheckReport, ScriptChecker, ScriptsConfig};
 pub use vault::{
-    CommitAuthor, GitError, RemoteAddress, SyncConfig, SyncTimes, VaultConfig, find_git, look_at_repository,
+    CommitAuthor, RemoteAddress, SyncConfig, SyncTimes, VaultConfig, VaultSection, VaultSettings,
+    VaultSyncSettings, find_git,
 };
-pub use web::WebConfig;
+pub use web::{WebConfig, WebSection, WebSettings};
 
-use portcullis_core::{ChangeNotifier, Family, GateHandle, Provider, Registry, Root};
+use portcullis_core::{Registry, Root};
+use portcullis_family::{BoxError, Families, FamilyModule};
 use portcullis_store::FamilyTables;
-use std::path::PathBuf;
-
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Configuration of the families. A family without configuration is not registered.
-#[derive(Debug, Clone)]
-pub struct ToolsConfig {
-    /// The directory of `workspace_*` and `memory_*`, created if missing.
-    pub workspace_root: PathBuf,
-    /// The directory of prompts. It may be missing, and is picked up when it appears.
-    pub prompts_dir: PathBuf,
-    /// Whether there are `workspace_*` tools.
-    pub workspace: bool,
-    /// Whether there are `memory_*` tools.
-    pub memory: bool,
-    /// For `vault_*`.
-    pub vault: Option<VaultConfig>,
-    /// For `web_fetch`.
-    pub web: Option<WebConfig>,
-    /// For `calendar_read`.
-    pub calendars: Option<CalendarConfig>,
-    /// For `github_*`.
-    pub github: Option<GithubConfig>,
-    /// For `script_*`.
-    pub scripts: Option<ScriptsConfig>,
-    /// For families whose tools make calls. Connected once the gate is built.
-    pub gate: GateHandle,
-}
-
-impl ToolsConfig {
-    /// Lets scripts share an existing egress client.
-    #[must_use]
-    pub fn with_egress(mut self, egress: &std::sync::Arc<portcullis_egress::EgressClient>) -> ToolsConfig {
-        if let Some(scripts) = &mut self.scripts {
-            let egress = egress.clone();
-            scripts.egress = std::sync::Arc::new(move || Ok(egress.clone()));
-        }
-        self
-    }
-
-    /// The families that need no network.
-    pub fn local(workspace_root: PathBuf, prompts_dir: PathBuf) -> ToolsConfig {
-        ToolsConfig {
-            workspace_root,
-            prompts_dir,
-            workspace: true,
-            memory: true,
-            vault: None,
-            web: None,
-            calendars: None,
-            github: None,
-            scripts: None,
-            gate: GateHandle::default(),
-        }
-    }
-}
-
-/// A family as a whole: a file or folder of this crate, and one line in [`FAMILIES`].
-pub(crate) struct FamilyModule {
-    /// The name of its provider.
-    pub(crate) name: &'static str,
-    /// Tables of its own, with the files that they replace.
-    pub(crate) tables: Option<FamilyTables>,
-    /// Builds its tools; `None` if it is not configured.
-    pub(crate) provide: fn(&FamilyParts<'_>) -> Result<Option<Family>, BoxError>,
-}
-
-/// What a family is built from.
-pub(crate) struct FamilyParts<'a> {
-    pub(crate) config: &'a ToolsConfig,
-    /// The workspace.
-    pub(crate) root: Root,
-    pub(crate) changes: ChangeNotifier,
-}
+use std::path::Path;
 
 /// Every family, in the order in which tools are listed. This is the only list.
-const FAMILIES: [FamilyModule; 8] = [
+pub const FAMILIES: Families = &MODULES;
+
+const MODULES: [FamilyModule; 8] = [
     workspace::MODULE,
     memory::MODULE,
     vault::MODULE,
@@ -110,23 +43,17 @@ const FAMILIES: [FamilyModule; 8] = [
     prompts::MODULE,
 ];
 
-/// Returns the tables of the families. A family that is off has its tables too, so that turning it off loses nothing.
+/// Returns the tables of the families.
 pub fn tables() -> Vec<FamilyTables> {
-    FAMILIES.iter().filter_map(|family| family.tables).collect()
+    portcullis_family::tables(FAMILIES)
 }
 
-/// Registers the configured families.
-pub fn register(config: &ToolsConfig, into: &Registry) -> Result<(), BoxError> {
-    let root = Root::create(&config.workspace_root)
-        .map_err(|error| format!("the workspace `{}`: {error}", config.workspace_root.display()))?;
-    files::tidy(&root);
-    let parts = FamilyParts { config, root, changes: into.changes() };
-    for family in &FAMILIES {
-        if let Some(provider) = (family.provide)(&parts)? {
-            debug_assert_eq!(Provider::name(&provider), family.name);
-            into.add(provider)?;
-        }
-    }
+/// Registers the families that need nothing but folders: `workspace_*`, `memory_*` and prompts.
+pub fn register_local(workspace_root: &Path, prompts_dir: &Path, into: &Registry) -> Result<(), BoxError> {
+    let root = Root::create(workspace_root)?;
+    into.add(workspace::family(root.clone(), workspace_root, into.changes()))?;
+    into.add(memory::family(root))?;
+    into.add(prompts::family(prompts_dir, into.changes()))?;
     Ok(())
 }
 
@@ -135,7 +62,8 @@ mod tests {
     use super::*;
     use crate::testing::ToolsFixture;
     use portcullis_core::{Gate, Output, Target, ToolDef};
-    use serde_json::Value;
+    use portcullis_family::{FamilyParts, WorkspaceSettings};
+    use serde_json::{Value, json};
 
     #[test]
     fn tools_are_listed_in_order() {
@@ -189,30 +117,44 @@ mod tests {
         }
     }
 
+    fn names(sections: Value, workspace: bool) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = Registry::default();
+        let parts = testing::family_parts(folder.path(), sections, workspace, &registry);
+        portcullis_family::register(FAMILIES, &parts, &registry).unwrap();
+        let tools = Gate::new(registry, vec![]).tools(&testing::caller()).unwrap();
+        tools.iter().map(|tool| tool.name.clone()).collect()
+    }
+
     #[test]
     fn a_family_that_is_off_does_not_exist() {
-        let folder = tempfile::tempdir().unwrap();
-        let names = |workspace, memory| -> Vec<String> {
-            let registry = Registry::default();
-            let prompts_dir = folder.path().join("prompts");
-            let workspace_root = folder.path().join("ai-data");
-            let config = ToolsConfig { workspace, memory, ..ToolsConfig::local(workspace_root, prompts_dir) };
-            register(&config, &registry).unwrap();
-            let tools = Gate::new(registry, vec![]).tools(&testing::caller()).unwrap();
-            tools.iter().map(|tool| tool.name.clone()).collect()
+        let off = json!({ "memory": { "enabled": false }, "scripts": { "enabled": false } });
+        let memory = json!({ "scripts": { "enabled": false } });
+        assert_eq!(names(memory, false), ["memory_read", "memory_write"]);
+        assert_eq!(names(off.clone(), true), ["workspace_read", "workspace_write", "workspace_list"]);
+        assert_eq!(names(off, false), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_section_turns_its_family_on() {
+        let scripts = json!({ "scripts": { "enabled": false }, "memory": { "enabled": false } });
+        let with = |key: &str, section: Value| {
+            let mut sections = scripts.clone();
+            sections[key] = section;
+            names(sections, false)
         };
-        assert_eq!(names(false, true), ["memory_read", "memory_write"]);
-        assert_eq!(names(true, false), ["workspace_read", "workspace_write", "workspace_list"]);
-        assert_eq!(names(false, false), Vec::<String>::new());
+        assert_eq!(with("vault", json!({})), ["vault_read", "vault_write", "vault_list", "vault_search"]);
+        assert_eq!(with("web", json!({})), ["web_fetch"]);
+        assert_eq!(with("calendars", json!([{ "name": "a", "file": "a.ics" }])), ["calendar_read"]);
+        assert_eq!(with("github", json!({})), ["github_list_issues", "github_create_issue"]);
     }
 
     #[test]
     fn a_workspace_that_cannot_be_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let workspace_root = folder.path().join("file/ai-data");
         std::fs::write(folder.path().join("file"), "").unwrap();
-        let config = ToolsConfig::local(workspace_root.clone(), folder.path().join("prompts"));
-        let error = register(&config, &Registry::default()).unwrap_err().to_string();
-        assert_eq!(error, format!("the workspace `{}`: it is not a folder", workspace_root.display()));
+        let workspace = WorkspaceSettings { path: folder.path().join("file"), enabled: true };
+        let error = FamilyParts::open_root(&workspace).unwrap_err().to_string();
+        assert_eq!(error, format!("the workspace `{}`: it is not a folder", workspace.data_dir().display()));
     }
 }

@@ -1,12 +1,12 @@
 //! `memory_*`: an assistant's long-term memory, in a few workspace files with short names.
 
-use crate::FamilyModule;
 use crate::files;
 use portcullis_core::root::{RootError, RootedPath};
 use portcullis_core::{
     CallCtx, CallLimits, Content, Effect, Example, Family, Label, Reach, Root, SummaryWithData, ToolError,
     ToolOutput, ToolSpec, blocking,
 };
+use portcullis_family::{AbsentSection, ConfigSection, FamilyModule, SectionChecks, SectionSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -84,10 +84,47 @@ struct Memory {
 pub(crate) const MODULE: FamilyModule = FamilyModule {
     name: "memory",
     tables: None,
-    provide: |parts| Ok(parts.config.memory.then(|| family(parts.root.clone()))),
+    section: Some(SectionSpec::of::<MemorySection>()),
+    doctor: None,
+    provide: |parts| {
+        if !parts.section::<MemorySection>().is_some_and(|memory| memory.enabled) {
+            return Ok(None);
+        }
+        files::tidy(&parts.root);
+        Ok(Some(family(parts.root.clone()).into()))
+    },
 };
 
-fn family(root: Root) -> Family {
+/// Memory that persists across conversations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemorySection {
+    /// Enable the memory_* tools.
+    enabled: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemorySettings {
+    pub enabled: bool,
+}
+
+impl Default for MemorySection {
+    fn default() -> Self {
+        MemorySection { enabled: true }
+    }
+}
+
+impl ConfigSection for MemorySection {
+    const KEY: &'static str = "memory";
+    const ABSENT: AbsentSection = AbsentSection::Defaults;
+    type Settings = MemorySettings;
+
+    fn resolve(&self, _: &mut SectionChecks<'_>) -> Option<MemorySettings> {
+        Some(MemorySettings { enabled: self.enabled })
+    }
+}
+
+pub(crate) fn family(root: Root) -> Family {
     let memory = Arc::new(Memory { root });
     Family::new("memory").tool(READ, &memory, read).labelled(&[Label::Private]).tool(WRITE, &memory, write)
 }

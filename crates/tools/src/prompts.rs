@@ -5,8 +5,10 @@
 //! affected.
 
 mod file;
+mod prompts_section;
 
-use crate::FamilyModule;
+pub use prompts_section::{PromptSettings, PromptsSection};
+
 use crate::watch::{ChangeBatch, FolderWatcher, WatchGuard};
 use arc_swap::ArcSwap;
 use file::PromptFile;
@@ -16,6 +18,7 @@ use portcullis_core::{
     BoxFuture, CallCtx, CatalogChange, ChangeNotifier, Completion, CompletionArgument, Content, Family,
     PromptDef, PromptMessage, PromptOutput, PromptSource, Role, Root, ToolError,
 };
+use portcullis_family::{FamilyModule, SectionSpec};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::io;
@@ -38,10 +41,15 @@ struct Prompts {
 pub(crate) const MODULE: FamilyModule = FamilyModule {
     name: "prompts",
     tables: None,
-    provide: |parts| Ok(Some(family(&parts.config.prompts_dir, parts.changes.clone()))),
+    section: Some(SectionSpec::of::<PromptsSection>()),
+    doctor: None,
+    provide: |parts| {
+        let settings = parts.section::<PromptsSection>();
+        Ok(settings.map(|prompts| family(&parts.folder(&prompts.path), parts.changes.clone()).into()))
+    },
 };
 
-fn family(folder: &Path, changes: ChangeNotifier) -> Family {
+pub(crate) fn family(folder: &Path, changes: ChangeNotifier) -> Family {
     let loaded = Arc::new(ArcSwap::default());
     // The watch starts before the first load, so that no change in between is missed.
     let watch = watch(folder, loaded.clone(), changes)

@@ -5,12 +5,15 @@
 //! the configuration gives to all such code.
 
 mod checker;
+mod doctor;
 mod host;
+mod scripts_section;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub use checker::{ScriptCheckError, ScriptCheckReport, ScriptChecker};
+pub use scripts_section::{ScriptSettings, ScriptsSection};
 pub use store::{
     PreapprovedScript, Proposal, RunRefusal, RunnableScript, SOURCE_BYTES_MAX, ScriptApproval,
     ScriptDecision, ScriptError, ScriptHeader, ScriptName, ScriptNameError, ScriptPermissions,
@@ -18,13 +21,13 @@ pub use store::{
     ScriptStore, ScriptSummary,
 };
 
-use crate::FamilyModule;
 use host::ScriptHost;
 use portcullis_core::{
     CallCtx, CallLimits, Content, DefaultDecision, Effect, ErrorKind, Example, Family, GateHandle, Json,
     Reach, SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
 };
 use portcullis_egress::EgressClient;
+use portcullis_family::{FamilyModule, FamilyParts, Provided, SectionSpec};
 use portcullis_script::{ScriptDiagnostic, ScriptFailure, ScriptJob, ScriptOutput, WorkerPool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -213,7 +216,7 @@ struct ProposedScript {
     state: &'static str,
 }
 
-/// Configuration of the script tools.
+/// What the script tools work with.
 #[derive(Clone)]
 pub struct ScriptsConfig {
     pub scripts: Arc<ScriptStore>,
@@ -238,10 +241,39 @@ impl fmt::Debug for ScriptsConfig {
 pub(crate) const MODULE: FamilyModule = FamilyModule {
     name: "scripts",
     tables: Some(store::TABLES),
+    section: Some(SectionSpec::of::<ScriptsSection>()),
+    doctor: Some(doctor::checks),
     provide: |parts| {
-        Ok(parts.config.scripts.as_ref().map(|config| family(config, parts.config.gate.clone())))
+        let settings = parts.section::<ScriptsSection>().filter(|settings| settings.enabled);
+        let Some(settings) = settings else { return Ok(None) };
+        let config = ScriptsConfig::of(settings, parts);
+        let scripts = config.scripts.clone();
+        let family = family(config, parts.gate.clone());
+        Ok(Some(Provided::from(family).with_readiness(move || scripts.health())))
     },
 };
+
+impl ScriptsConfig {
+    fn of(settings: &ScriptSettings, parts: &FamilyParts) -> ScriptsConfig {
+        let (shared, secrets) = (parts.egress.clone(), parts.secrets.clone());
+        let egress = move || {
+            shared.client().map_err(|error| {
+                ToolError::unavailable("the network cannot be used")
+                    .hint("tell the user: `portcullis doctor` says why")
+                    .caused_by(error.to_string())
+            })
+        };
+        let here = ScriptSettings { folder: parts.folder(&settings.folder), ..settings.clone() };
+        ScriptsConfig {
+            scripts: Arc::new(here.open_store(&parts.database)),
+            pool: here.pool(if parts.is_live() { here.warm } else { 0 }),
+            egress: Arc::new(egress),
+            has_secret: Arc::new(move |name| secrets.has(name)),
+            timeout: here.timeout,
+            exec: here.exec,
+        }
+    }
+}
 
 /// What the script tools work on.
 struct ScriptTools {
@@ -250,8 +282,10 @@ struct ScriptTools {
     gate: GateHandle,
 }
 
-pub(crate) fn family(config: &ScriptsConfig, gate: GateHandle) -> Family {
-    let tools = Arc::new(ScriptTools { config: config.clone(), gate });
+/// Returns the script tools. Tool calls of scripts go through the gate.
+pub fn family(config: ScriptsConfig, gate: GateHandle) -> Family {
+    let has_grants = !config.exec.is_empty();
+    let tools = Arc::new(ScriptTools { config, gate });
     let family = Family::new("scripts")
         .tool(LIST, &tools, list)
         .tool(RUN, &tools, run)
@@ -260,8 +294,7 @@ pub(crate) fn family(config: &ScriptsConfig, gate: GateHandle) -> Family {
         .tool(EXEC, &tools, exec)
         .output::<Json<ScriptRunResult>>();
     // With grants, code can do anything that they allow, without approval.
-    let family =
-        if config.exec.is_empty() { family } else { family.with_effect(Effect::Destroy, Reach::Outside) };
+    let family = if has_grants { family.with_effect(Effect::Destroy, Reach::Outside) } else { family };
     family.tool(RELOAD, &tools, list).tool(PROPOSE, &tools, propose)
 }
 

@@ -1,13 +1,16 @@
 //! A hub with only native tools, for tests.
 
-use crate::{ToolsConfig, register};
+use crate::{FAMILIES, register_local, tables};
+use jiff::tz::TimeZone;
 use portcullis_core::{
-    Arguments, Call, CallCtx, Caller, Client, CompletionRef, Content, ContentBody, Gate, Origin, Outcome,
-    Output, Registry, ResourceBody, Scope, Target, ToolError,
+    Arguments, Call, CallCtx, Caller, Client, CompletionRef, Content, ContentBody, Family, Gate, GateHandle,
+    Origin, Outcome, Output, Registry, ResourceBody, Scope, SystemClock, Target, ToolError,
 };
+use portcullis_egress::{EgressClient, EgressSettings, NoSecrets, SystemResolver};
+use portcullis_family::{FamilyMode, FamilyParts, SectionChecks, Sections, SharedEgress, WorkspaceSettings};
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -21,25 +24,34 @@ impl ToolsFixture {
         ToolsFixture::with(|_| {})
     }
 
-    /// Returns a hub with changed settings.
-    pub(crate) fn of(change: impl FnOnce(ToolsConfig) -> ToolsConfig) -> ToolsFixture {
-        ToolsFixture::made(|_| {}, change)
-    }
-
     /// Returns a hub on a folder that `prepare` has filled.
-    pub(crate) fn with(prepare: impl FnOnce(&std::path::Path)) -> ToolsFixture {
-        ToolsFixture::made(prepare, |config| config)
+    pub(crate) fn with(prepare: impl FnOnce(&Path)) -> ToolsFixture {
+        ToolsFixture::made(prepare, |folder, registry| {
+            register_local(&folder.join("ai-data"), &folder.join("prompts"), registry).unwrap();
+        })
     }
 
-    fn made(
-        prepare: impl FnOnce(&std::path::Path),
-        change: impl FnOnce(ToolsConfig) -> ToolsConfig,
-    ) -> ToolsFixture {
+    /// Returns a hub with one more family.
+    pub(crate) fn and(family: Family) -> ToolsFixture {
+        ToolsFixture::made(
+            |_| {},
+            |folder, registry| {
+                register_local(&folder.join("ai-data"), &folder.join("prompts"), registry).unwrap();
+                registry.add(family).unwrap();
+            },
+        )
+    }
+
+    /// Returns a hub with one family.
+    pub(crate) fn only(family: Family) -> ToolsFixture {
+        ToolsFixture::made(|_| {}, |_, registry| registry.add(family).unwrap())
+    }
+
+    fn made(prepare: impl FnOnce(&Path), register: impl FnOnce(&Path, &Registry)) -> ToolsFixture {
         let folder = tempfile::tempdir().unwrap();
         prepare(folder.path());
-        let config = ToolsConfig::local(folder.path().join("ai-data"), folder.path().join("prompts"));
         let registry = Registry::default();
-        register(&change(config), &registry).unwrap();
+        register(folder.path(), &registry);
         ToolsFixture { folder, gate: Gate::new(registry, vec![]) }
     }
 
@@ -86,6 +98,43 @@ impl ToolsFixture {
             Output::Completion(completion) => completion.values,
             other => panic!("{other:?}"),
         }
+    }
+}
+
+/// Returns what the families of a home are built from, with these sections of its configuration.
+pub(crate) fn family_parts(
+    home: &Path,
+    written: Value,
+    workspace_tools: bool,
+    registry: &Registry,
+) -> FamilyParts {
+    let workspace = WorkspaceSettings { path: home.join("workspace"), enabled: workspace_tools };
+    let mut findings = Vec::new();
+    let mut checks = SectionChecks { home, env: &|_| None, workspace: &workspace, findings: &mut findings };
+    let mut sections = Sections::default();
+    for spec in portcullis_family::sections(FAMILIES) {
+        let section = spec.read(written.get(spec.key).cloned()).unwrap();
+        if let Some(settings) = section.and_then(|section| section.settings(&mut checks)) {
+            sections.insert(spec, settings);
+        }
+    }
+    assert!(findings.is_empty(), "{findings:?}");
+    let egress = || {
+        let (settings, names) = (EgressSettings::default(), Arc::new(SystemResolver::default()));
+        Ok(EgressClient::new(settings, names, Arc::new(NoSecrets), Arc::new(SystemClock))?)
+    };
+    FamilyParts {
+        sections,
+        root: FamilyParts::open_root(&workspace).unwrap(),
+        workspace,
+        database: portcullis_store::open_in_memory(&tables()).unwrap(),
+        clock: Arc::new(SystemClock),
+        zone: Arc::new(|| TimeZone::UTC),
+        secrets: Arc::new(NoSecrets),
+        egress: SharedEgress::new(egress),
+        gate: GateHandle::default(),
+        changes: registry.changes(),
+        mode: FamilyMode::Live,
     }
 }
 

@@ -4,6 +4,7 @@
 //! (`note_store.rs`), and with `auto_sync` the files follow a git repository (`sync.rs`).
 
 mod dictionary;
+mod doctor;
 mod excerpt;
 mod git;
 mod index;
@@ -17,11 +18,12 @@ mod sync;
 mod tests;
 mod tokenizer;
 mod vault_path;
+mod vault_section;
 
-pub use git::{GitError, RemoteAddress, find_git, look_at_repository};
+pub use git::{RemoteAddress, find_git};
 pub use sync::{CommitAuthor, SyncConfig, SyncTimes};
+pub use vault_section::{VaultSection, VaultSettings, VaultSyncSettings};
 
-use crate::FamilyModule;
 use crate::files;
 use list::{LIST, list};
 use note::Note;
@@ -31,11 +33,13 @@ use portcullis_core::{
     CallCtx, CallLimits, Content, Effect, Example, Family, IntoToolOutput, Json, Label, Reach, Root,
     SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
 };
+use portcullis_family::{BoxError, FamilyMode, FamilyModule, FamilyParts, SectionSpec};
 use schemars::JsonSchema;
 use search::{Excerpt, SearchHits};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use sync::{SyncReport, VaultSyncer};
 use vault_path::{VaultPath, vault_path_error};
 
@@ -89,6 +93,8 @@ const BACKLINKS_MAX: usize = 200;
 const CANDIDATES_MAX: usize = 10;
 const RESULTS_MAX: usize = 50;
 const MESSAGE_BYTES_MAX: usize = 2_000;
+/// The first pause after a failed push.
+const PUSH_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -200,7 +206,7 @@ struct SearchResult {
     excerpts: Vec<Excerpt>,
 }
 
-/// Configuration of the vault.
+/// What the vault tools work with.
 #[derive(Debug, Clone)]
 pub struct VaultConfig {
     /// The folder, created if missing.
@@ -217,10 +223,34 @@ struct Vault {
 pub(crate) const MODULE: FamilyModule = FamilyModule {
     name: "vault",
     tables: None,
-    provide: |parts| parts.config.vault.as_ref().map(family).transpose(),
+    section: Some(SectionSpec::of::<VaultSection>()),
+    doctor: Some(doctor::checks),
+    provide: |parts| {
+        let Some(settings) = parts.section::<VaultSection>() else { return Ok(None) };
+        Ok(Some(family(&VaultConfig::of(settings, parts))?.into()))
+    },
 };
 
-fn family(config: &VaultConfig) -> Result<Family, crate::BoxError> {
+impl VaultConfig {
+    fn of(settings: &VaultSettings, parts: &FamilyParts) -> VaultConfig {
+        let sync = settings.sync.as_ref().map(|sync| SyncConfig {
+            address: sync.address.clone(),
+            user: sync.user.clone(),
+            token: sync.token.clone(),
+            secrets: parts.secrets.clone(),
+            author: sync.author.clone(),
+            times: SyncTimes {
+                pull_after: sync.pull_after,
+                within: sync.within,
+                retry_after: PUSH_RETRY_AFTER,
+            },
+            at_start: parts.mode == FamilyMode::Live,
+        });
+        VaultConfig { path: parts.folder(&settings.path), sync }
+    }
+}
+
+fn family(config: &VaultConfig) -> Result<Family, BoxError> {
     let shown = config.path.display();
     let root = Root::create(&config.path).map_err(|error| format!("the vault `{shown}`: {error}"))?;
     let notes =

@@ -5,6 +5,7 @@
 
 mod body_kind;
 mod charset;
+mod doctor;
 mod markdown;
 mod markdown_writer;
 mod page_tree;
@@ -15,19 +16,20 @@ mod tag;
 #[cfg(test)]
 mod tests;
 mod text_slice;
+mod web_section;
 #[cfg(test)]
 pub(crate) use tests::site::{WebFixtureSite, answer, html};
 
-use crate::FamilyModule;
+pub use web_section::{WebSection, WebSettings};
+
 use body_kind::BodyKind;
 use page_tree::PageTree;
 use portcullis_core::{
     CallCtx, CallLimits, Clock, Effect, ErrorKind, ErrorOrigin, Example, Family, Label, Reach,
     SummaryWithData, ToolError, ToolSpec, blocking,
 };
-use portcullis_egress::{
-    EgressClient, EgressError, EgressResponse, HostFilter, PlainHttp, SecretTemplate, Url, header,
-};
+use portcullis_egress::{EgressClient, EgressError, EgressResponse, HostFilter, SecretTemplate, Url, header};
+use portcullis_family::{FamilyModule, SectionSpec};
 use robots::{ROBOTS_BYTES_MAX, Robots, RobotsCache};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -106,24 +108,17 @@ struct FetchFacts {
     incomplete: bool,
 }
 
-/// Configuration of `web_fetch`.
+/// What `web_fetch` works with.
 #[derive(Clone)]
 pub struct WebConfig {
     pub egress: Arc<EgressClient>,
     pub clock: Arc<dyn Clock>,
-    pub plain_http: PlainHttp,
-    pub respect_robots: bool,
-    /// Replaces the default `User-Agent`.
-    pub user_agent: Option<String>,
-    /// Allowed domains with their subdomains; any if empty.
-    pub allow: Vec<String>,
-    /// Denied domains.
-    pub deny: Vec<String>,
+    pub settings: WebSettings,
 }
 
 impl fmt::Debug for WebConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WebConfig").finish_non_exhaustive()
+        f.debug_struct("WebConfig").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
@@ -134,11 +129,21 @@ struct Web {
     conversions: Arc<Semaphore>,
 }
 
-pub(crate) const MODULE: FamilyModule =
-    FamilyModule { name: "web", tables: None, provide: |parts| Ok(parts.config.web.as_ref().map(family)) };
+pub(crate) const MODULE: FamilyModule = FamilyModule {
+    name: "web",
+    tables: None,
+    section: Some(SectionSpec::of::<WebSection>()),
+    doctor: Some(doctor::checks),
+    provide: |parts| {
+        let Some(settings) = parts.section::<WebSection>() else { return Ok(None) };
+        let (egress, clock) = (parts.egress.client()?, parts.clock.clone());
+        Ok(Some(family(WebConfig { egress, clock, settings: settings.clone() }).into()))
+    },
+};
 
-fn family(config: &WebConfig) -> Family {
-    let (allow, deny) = (config.allow.clone(), config.deny.clone());
+/// Returns `web_fetch`.
+pub fn family(config: WebConfig) -> Family {
+    let (allow, deny) = (config.settings.allow.clone(), config.settings.deny.clone());
     let is_one_of = |domains: &[String], host: &str| {
         let host = host.strip_suffix('.').unwrap_or(host);
         domains.iter().any(|domain| {
@@ -150,7 +155,7 @@ fn family(config: &WebConfig) -> Family {
         hosts: Arc::new(hosts),
         robots: RobotsCache::new(config.clock.clone()),
         conversions: Arc::new(Semaphore::new(CONVERSIONS_MAX)),
-        config: config.clone(),
+        config,
     });
     Family::new("web").tool(FETCH, &web, fetch).labelled(&[Label::Untrusted, Label::Outward])
 }
@@ -233,16 +238,20 @@ struct ReadableText {
 impl Web {
     fn get<'a>(&'a self, url: &str, ctx: &CallCtx) -> portcullis_egress::EgressRequest<'a> {
         let request = self.config.egress.get(url).header(header::ACCEPT, SecretTemplate::text(ACCEPTED));
-        let request = match &self.config.user_agent {
+        let request = match &self.config.settings.user_agent {
             Some(name) => request.header(header::USER_AGENT, SecretTemplate::text(name)),
             None => request,
         };
-        request.plain_http(self.config.plain_http).only_hosts(self.hosts.clone()).cancelled_by(&ctx.cancel)
+        request
+            .plain_http(self.config.settings.plain_http)
+            .only_hosts(self.hosts.clone())
+            .cancelled_by(&ctx.cancel)
     }
 
     /// Checks robots.txt, if configured. An invalid URL is refused later, with a better error.
     async fn check_robots(&self, url: &str, ctx: &CallCtx) -> Result<(), ToolError> {
-        let Some(url) = Url::parse(url).ok().filter(|url| self.config.respect_robots && url.has_host())
+        let Some(url) =
+            Url::parse(url).ok().filter(|url| self.config.settings.respect_robots && url.has_host())
         else {
             return Ok(());
         };

@@ -5,12 +5,12 @@ mod file_uri;
 mod resources;
 
 use crate::files;
-use crate::{FamilyModule, ToolsConfig};
 use portcullis_core::root::{FileKind, RootError, RootedPath};
 use portcullis_core::{
     CallCtx, CallLimits, ChangeNotifier, Effect, Example, Family, Json, Label, Reach, Root, SummaryWithData,
     Text, ToolError, ToolSpec, blocking,
 };
+use portcullis_family::FamilyModule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -129,13 +129,20 @@ struct Workspace {
 pub(crate) const MODULE: FamilyModule = FamilyModule {
     name: "workspace",
     tables: None,
+    // The hub's own data lies in the workspace too, so its section is not the family's.
+    section: None,
+    doctor: None,
     provide: |parts| {
-        let ToolsConfig { workspace, workspace_root, .. } = parts.config;
-        Ok(workspace.then(|| family(parts.root.clone(), workspace_root, parts.changes.clone())))
+        if !parts.workspace.enabled {
+            return Ok(None);
+        }
+        files::tidy(&parts.root);
+        let folder = parts.workspace.data_dir();
+        Ok(Some(family(parts.root.clone(), &folder, parts.changes.clone()).into()))
     },
 };
 
-fn family(root: Root, host: &Path, changes: ChangeNotifier) -> Family {
+pub(crate) fn family(root: Root, host: &Path, changes: ChangeNotifier) -> Family {
     let workspace = Arc::new(Workspace { root: root.clone() });
     Family::new("workspace")
         .tool(READ, &workspace, read)

@@ -6,7 +6,9 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
 use data_encoding::HEXLOWER;
-use portcullis_core::{Arguments, Call, CallCtx, Client, Gate, Output, Registry, Scope, SystemClock, Target};
+use portcullis_core::{
+    Arguments, Call, CallCtx, Client, Gate, GateHandle, Output, Registry, Scope, SystemClock, Target,
+};
 use portcullis_egress::{
     AllowlistEntry, EgressClient, EgressSettings, EgressTimeouts, HostRateLimit, NoSecrets, Url,
 };
@@ -14,8 +16,8 @@ use portcullis_script::{PoolSettings, SandboxStrictness, WorkerPool};
 use portcullis_testkit::canary_network::{
     CANARY_PORT, CanaryNetwork, EgressCase, EgressScore, PUBLIC, UrlSchemes, authority, inside, score,
 };
+use portcullis_tools::ScriptsConfig;
 use portcullis_tools::scripts::{PreapprovedScript, ScriptPermissions, ScriptStore};
-use portcullis_tools::{ScriptsConfig, ToolsConfig};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::cell::Cell;
@@ -88,10 +90,8 @@ impl ScriptEgress {
             timeout: TIMEOUT,
             exec: ScriptPermissions::default(),
         };
-        let local =
-            ToolsConfig::local(self.folder.path().join("ai-data"), self.folder.path().join("prompts"));
         let registry = Registry::default();
-        portcullis_tools::register(&ToolsConfig { scripts: Some(scripts), ..local }, &registry).unwrap();
+        registry.add(portcullis_tools::scripts::family(scripts, GateHandle::default())).unwrap();
         Gate::new(registry, vec![])
     }
 

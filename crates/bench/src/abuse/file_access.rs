@@ -8,7 +8,6 @@ use portcullis_core::{
     ToolOutput,
 };
 use portcullis_guard::{ApprovalTimes, AuditSettings, GuardHandles, GuardSettings, Policy, RateSettings};
-use portcullis_tools::ToolsConfig;
 use serde_json::{Value, json};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -52,8 +51,6 @@ impl GatedFileAccess {
         let runtime = runtime.unwrap();
         let folder = tempfile::tempdir_in(inside.parent().unwrap()).unwrap();
         let registry = Registry::default();
-        let local = ToolsConfig::local(inside.to_owned(), folder.path().join("prompts"));
-        let config = ToolsConfig { memory: false, ..local };
         let client = Arc::new(Client { name: "racer".to_owned(), scope: Scope::everything(), token: None });
         let settings = GuardSettings {
             rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
@@ -66,7 +63,7 @@ impl GatedFileAccess {
             ceiling: CallLimits::CEILING,
         };
         let (gate, handles) = runtime.block_on(async {
-            portcullis_tools::register(&config, &registry).unwrap();
+            portcullis_tools::register_local(inside, &folder.path().join("prompts"), &registry).unwrap();
             portcullis_guard::stack(registry, settings, Arc::new(SystemClock)).unwrap()
         });
         GatedFileAccess { gate, client, runtime, _handles: handles, _folder: folder }

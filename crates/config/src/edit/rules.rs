@@ -91,7 +91,7 @@ pub fn edit_rules(
             // Validated by itself, for clear errors.
             let document = read::parse("rule.toml", &text)?;
             let (alone, _) = Config::of("rule.toml", &document, home, env)?;
-            (text, json!(alone.written)["policy"][0].take())
+            (text, alone.written.value()["policy"][0].take())
         }
         RuleEdit::Remove { at } => (format!("remove rule {at} (numbered from 0)\n"), Value::Null),
         RuleEdit::Move { from, to } => {

@@ -36,34 +36,6 @@ impl Default for WrittenWorkspace {
     }
 }
 
-impl Default for WrittenMemory {
-    fn default() -> Self {
-        WrittenMemory { enabled: true }
-    }
-}
-
-impl Default for WrittenVault {
-    fn default() -> Self {
-        WrittenVault {
-            path: "vault".to_owned(),
-            git_repo: String::new(),
-            auto_sync: false,
-            git_token: String::new(),
-            // Most servers ignore it, because the token is enough.
-            git_user: "git".to_owned(),
-            git_author: "Portcullis <portcullis@localhost>".to_owned(),
-            pull_after_secs: 60,
-            git_timeout_secs: 60,
-        }
-    }
-}
-
-impl Default for WrittenPrompts {
-    fn default() -> Self {
-        WrittenPrompts { path: "prompts".to_owned() }
-    }
-}
-
 impl Default for WrittenEgress {
     fn default() -> Self {
         WrittenEgress {
@@ -71,32 +43,6 @@ impl Default for WrittenEgress {
             per_host_per_minute: 60,
             per_host_burst: 20,
             ca_file: String::new(),
-        }
-    }
-}
-
-impl Default for WrittenGithub {
-    fn default() -> Self {
-        WrittenGithub {
-            token: "secret:GITHUB_TOKEN".to_owned(),
-            base_url: "https://api.github.com".to_owned(),
-            repositories: Vec::new(),
-        }
-    }
-}
-
-impl Default for WrittenScripts {
-    fn default() -> Self {
-        WrittenScripts {
-            enabled: true,
-            path: "scripts".to_owned(),
-            timeout_ms: 2_000,
-            memory_mb: 128,
-            sandbox: SandboxName::Required,
-            // One runs while the next is ready.
-            warm: 2,
-            exec: WrittenGrants::default(),
-            allow: Vec::new(),
         }
     }
 }

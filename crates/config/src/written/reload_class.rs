@@ -1,11 +1,13 @@
 //! Which changes of the file a running hub follows, as declared in the written form.
 
 use super::schema_check::annotated_schema;
+use portcullis_family::Families;
+use portcullis_tools::FAMILIES;
 use serde_json::Value;
 
 /// The annotation of a section, or of each of its keys.
 pub(super) const RELOAD: &str = "x-reload";
-const RESTART: &str = "restart";
+pub(super) const RESTART: &str = "restart";
 
 /// A key of the file, or a section without keys of its own.
 struct ReloadKey {
@@ -16,13 +18,13 @@ struct ReloadKey {
 }
 
 /// Returns the keys whose changes need a restart.
-pub(crate) fn restart_keys() -> Vec<String> {
-    needing_restart().map(|key| key.path()).collect()
+pub(crate) fn restart_keys(families: Families) -> Vec<String> {
+    needing_restart(families).map(|key| key.path()).collect()
 }
 
 /// Returns where changes need a restart, as Markdown.
 pub fn restart_list() -> String {
-    let mut names: Vec<String> = needing_restart()
+    let mut names: Vec<String> = needing_restart(FAMILIES)
         .map(|key| match key.declared {
             [Some(_), _] => format!("`[{}]`", key.section),
             _ => format!("`{}`", key.path()),
@@ -32,14 +34,14 @@ pub fn restart_list() -> String {
     names.join(", ")
 }
 
-fn needing_restart() -> impl Iterator<Item = ReloadKey> {
-    declared().into_iter().filter(|key| key.declared.iter().flatten().any(|class| class == RESTART))
+fn needing_restart(families: Families) -> impl Iterator<Item = ReloadKey> {
+    declared(families).into_iter().filter(|key| key.declared.iter().flatten().any(|class| class == RESTART))
 }
 
-fn declared() -> Vec<ReloadKey> {
+fn declared(families: Families) -> Vec<ReloadKey> {
     let class = |node: &Value| node[RELOAD].as_str().map(str::to_owned);
     let mut found = Vec::new();
-    for (section, node) in annotated_schema()["properties"].as_object().into_iter().flatten() {
+    for (section, node) in annotated_schema(families)["properties"].as_object().into_iter().flatten() {
         let mut add = |key: Option<&String>, own: Option<String>| {
             let (section, key) = (section.clone(), key.cloned());
             found.push(ReloadKey { section, key, declared: [class(node), own] });
@@ -68,13 +70,13 @@ mod tests {
 
     #[test]
     fn every_key_is_declared_once() {
-        let declared = declared();
+        let declared = declared(FAMILIES);
         for key in &declared {
             let classes: Vec<&str> = key.declared.iter().flatten().map(String::as_str).collect();
             assert!(matches!(classes.as_slice(), ["live" | RESTART]), "{}: {classes:?}", key.path());
         }
         assert_eq!(declared.iter().map(ReloadKey::path).collect::<Vec<_>>(), keys());
-        let restart = restart_keys();
+        let restart = restart_keys(FAMILIES);
         for (key, needs_restart) in [
             ("http.listen", true),
             ("http.allowed_hosts", false),
@@ -90,6 +92,6 @@ mod tests {
 
     #[test]
     fn sections_are_told_as_a_whole() {
-        insta::assert_snapshot!(restart_list(), @"`http.listen`, `logging.format`, `[workspace]`, `[memory]`, `[prompts]`, `[vault]`, `[web]`, `[calendars]`, `[github]`, `[scripts]`, `[egress]`, `[secrets]`, `[limits]`, `[admin]`");
+        insta::assert_snapshot!(restart_list(), @"`http.listen`, `logging.format`, `[workspace]`, `[memory]`, `[vault]`, `[web]`, `[calendars]`, `[github]`, `[scripts]`, `[prompts]`, `[egress]`, `[secrets]`, `[limits]`, `[admin]`");
     }
 }

@@ -1,18 +1,18 @@
 //! Checks a document against the schema, with readable errors.
 
-use super::reload_class::RELOAD;
+use super::reload_class::{RELOAD, RESTART};
+use super::written_document::{SCHEMA_KEY, WrittenDocument, insert_sections};
 use super::{DecisionName, WrittenConfig, schema_fast_path};
 use crate::errors::{ConfigErrors, Finding, PROBLEMS_MAX, join, key_path};
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind as Kind;
+use portcullis_family::{Families, sections};
+use portcullis_tools::FAMILIES;
 use schemars::generate::SchemaSettings;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Documented sections that this version does not support.
 const LATER: [&str; 1] = ["schedules"];
-/// Lets an editor find the schema; ignored by the hub.
-const SCHEMA_KEY: &str = "$schema";
 /// A longer key cannot be a typo of an existing one.
 const KEY_BYTES_MAX: usize = 64;
 /// Valid keys listed if none is similar.
@@ -20,7 +20,12 @@ const KEYS_LISTED_MAX: usize = 16;
 
 /// Returns the JSON schema of the file, for editors.
 pub fn schema() -> Value {
-    let mut schema = annotated_schema();
+    schema_with(FAMILIES)
+}
+
+/// Returns the JSON schema of the file of a hub with other families.
+pub fn schema_with(families: Families) -> Value {
+    let mut schema = annotated_schema(families);
     for section in schema["properties"].as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
         let keys = section.get_mut("properties").and_then(Value::as_object_mut);
         keys.into_iter().flat_map(|all| all.values_mut()).for_each(without_annotation);
@@ -32,9 +37,18 @@ pub fn schema() -> Value {
 }
 
 /// Returns the schema with the annotations of the written form, which are no words of JSON Schema.
-pub(super) fn annotated_schema() -> Value {
+pub(super) fn annotated_schema(families: Families) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<WrittenConfig>().to_value()
+    let mut generator = settings.into_generator();
+    let declared = sections(families).map(|spec| {
+        let mut node = spec.schema(&mut generator);
+        node[RELOAD] = RESTART.into();
+        (spec.key, node)
+    });
+    let declared: Vec<_> = declared.collect();
+    let mut schema = generator.into_root_schema_for::<WrittenConfig>().to_value();
+    insert_sections(&mut schema["properties"], declared.into_iter());
+    schema
 }
 
 fn without_annotation(node: &mut Value) {
@@ -47,13 +61,16 @@ fn without_annotation(node: &mut Value) {
 ///
 /// Invalid values are replaced by defaults, so that the rest can be checked too. A result with findings must not be used
 /// otherwise.
-pub(crate) fn check(value: &Value) -> Result<(WrittenConfig, Vec<Finding>), ConfigErrors> {
+pub(crate) fn check(
+    value: &Value,
+    families: Families,
+) -> Result<(WrittenDocument, Vec<Finding>), ConfigErrors> {
     if schema_fast_path::matches_schema(value)
-        && let Ok(written) = WrittenConfig::deserialize(without_schema_key(value.clone()))
+        && let Ok(written) = WrittenDocument::read(value.clone(), families)
     {
         return Ok((written, Vec::new()));
     }
-    let schema = schema();
+    let schema = schema_with(families);
     // Cannot fail because of the file: invalid values were removed.
     let fault = |e: String| ConfigErrors::one("configuration", e);
     let validator = jsonschema::validator_for(&schema).map_err(|e| fault(e.to_string()))?;
@@ -67,20 +84,13 @@ pub(crate) fn check(value: &Value) -> Result<(WrittenConfig, Vec<Finding>), Conf
             findings.push(finding);
         }
     }
-    let mut rest = without_schema_key(rest);
     whole_numbers(&mut rest);
-    match WrittenConfig::deserialize(rest) {
-        Ok(written) => Ok((written, findings)),
-        Err(_) if !findings.is_empty() => Ok((WrittenConfig::default(), findings)),
-        Err(error) => Err(fault(error.to_string())),
+    match WrittenDocument::read(rest, families) {
+        Err(_) if !findings.is_empty() => WrittenDocument::read(json!({}), families),
+        read => read,
     }
-}
-
-fn without_schema_key(mut document: Value) -> Value {
-    if let Value::Object(members) = &mut document {
-        members.shift_remove(SCHEMA_KEY);
-    }
-    document
+    .map(|written| (written, findings))
+    .map_err(|error| fault(error.to_string()))
 }
 
 fn translate(schema: &Value, error: &ValidationError<'_>) -> Vec<Finding> {

@@ -7,9 +7,9 @@ use crate::home::Home;
 use crate::print;
 use anyhow::Result;
 use portcullis_ops::doctor::{
-    CheckState, HealthCheck, HubState, check_approvals, check_clients, check_config, check_home, check_hub,
-    check_outbound, check_scripts, check_secrets, check_servers, check_services, check_vault,
-    check_workspace, open_secrets, unreadable,
+    CheckState, HealthCheck, HubState, check_approvals, check_clients, check_config, check_egress,
+    check_families, check_home, check_hub, check_secrets, check_servers, check_services, check_workspace,
+    open_secrets, unreadable,
 };
 use portcullis_server::local;
 use serde_json::json;
@@ -40,16 +40,11 @@ fn look_inside(home: &Home) -> Result<Vec<HealthCheck>> {
         check_workspace(&config).of("workspace"),
         check_clients(home, &config).of("clients"),
         check_approvals(home, &config).of("approvals"),
-        block_on(check_vault(&config))?.of("vault"),
-        block_on(check_scripts(home, &config))?.of("scripts"),
     ]);
-    match open_secrets(home, &config) {
-        Ok(store) => {
-            checks.extend(check_outbound(&config, &store));
-            checks.push(check_secrets(&store).of("secrets"));
-        }
-        Err(error) => checks.push(unreadable(&error).of("secrets")),
-    }
+    let store = open_secrets(home, &config);
+    checks.extend(check_egress(&config));
+    checks.extend(block_on(check_families(home, &config, store.as_ref()))?);
+    checks.push(store.as_ref().map_or_else(unreadable, check_secrets).of("secrets"));
     let hub = look_at_hub(home, &config)?;
     if !config.mcp.is_empty() {
         let runs = hub.answers();

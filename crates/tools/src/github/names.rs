@@ -69,7 +69,7 @@ fn is_repository(text: &str) -> bool {
 }
 
 /// Returns whether a text is a valid entry of the repository allowlist: `owner/name` or `owner/*`.
-pub fn is_repository_pattern(text: &str) -> bool {
+pub(super) fn is_repository_pattern(text: &str) -> bool {
     text.split_once('/').is_some_and(|(owner, name)| is_owner(owner) && (name == "*" || is_repository(name)))
 }
 

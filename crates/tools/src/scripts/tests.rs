@@ -29,7 +29,7 @@ fn config(exec: ScriptPermissions) -> ScriptsConfig {
 }
 
 fn effects(exec: ScriptPermissions) -> Vec<(String, Effect, Reach, DefaultDecision)> {
-    let catalog = family(&config(exec), GateHandle::default()).catalog();
+    let catalog = family(config(exec), GateHandle::default()).catalog();
     catalog
         .tools
         .iter()

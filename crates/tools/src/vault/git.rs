@@ -115,7 +115,7 @@ pub fn find_git() -> Result<PathBuf, GitError> {
 }
 
 /// Checks the repository of a vault without changing it. Needs a Tokio runtime.
-pub async fn look_at_repository(vault: &Path) -> Result<(), GitError> {
+pub(super) async fn look_at_repository(vault: &Path) -> Result<(), GitError> {
     let git = Git::new(vault)?;
     let until = Instant::now() + Duration::from_secs(10);
     git.check_version(until).await?;

@@ -7,8 +7,7 @@ mod index_updates;
 mod no_execution;
 mod remote;
 
-use super::VaultConfig;
-use crate::ToolsConfig;
+use super::{VaultConfig, family};
 use crate::testing::ToolsFixture;
 use portcullis_core::{Output, Target};
 use serde_json::{Value, json};
@@ -28,12 +27,7 @@ impl VaultFixture {
         std::fs::create_dir(&vault).unwrap();
         files.iter().for_each(|(path, text)| put(&vault, path, text));
         let config = VaultConfig { path: vault, sync: None };
-        let hub = ToolsFixture::of(|tools| ToolsConfig {
-            vault: Some(config),
-            workspace: false,
-            memory: false,
-            ..tools
-        });
+        let hub = ToolsFixture::only(family(&config).unwrap());
         VaultFixture { folder, hub }
     }
 

@@ -161,7 +161,7 @@ async fn rules_of_sites_and_of_ours_are_kept() {
         "/go" => site::answer(302, &[("location", "/private/x")], ""),
         _ => html("<p>A page"),
     });
-    let hub = site.hub_with(|config| config.respect_robots = true);
+    let hub = site.hub_with(|config| config.settings.respect_robots = true);
     let calls: Vec<String> = ["/open", "/private/x", "/go"].iter().map(|path| site.call(path, "")).collect();
     let calls: Vec<&str> = calls.iter().map(String::as_str).collect();
     let shown = hub.check(&calls).await;
@@ -178,10 +178,10 @@ async fn rules_of_sites_and_of_ours_are_kept() {
     "##);
     let asked = site.asked();
     assert_eq!(asked.iter().filter(|path| *path == "/robots.txt").count(), 1, "{asked:?}");
-    let denying = site.hub_with(|config| config.deny = vec!["0.0.1".to_owned()]);
+    let denying = site.hub_with(|config| config.settings.deny = vec!["0.0.1".to_owned()]);
     let shown = denying.check(&[&site.call("/open", "")]).await;
     assert!(shown.contains("host `127.0.0.1` is not allowed"), "{shown}");
-    let allowing = site.hub_with(|config| config.allow = vec!["example.com".to_owned()]);
+    let allowing = site.hub_with(|config| config.settings.allow = vec!["example.com".to_owned()]);
     assert!(allowing.check(&[&site.call("/open", "")]).await.contains("is not allowed"));
 }
 

@@ -7,7 +7,6 @@ use portcullis_core::{
     Arguments, Call, CallCtx, CallLimits, Client, Gate, Registry, Scope, SystemClock, Target,
 };
 use portcullis_guard::{ApprovalTimes, AuditSettings, GuardSettings, Policy, RateSettings};
-use portcullis_tools::ToolsConfig;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
@@ -65,9 +64,9 @@ pub(crate) async fn measure() -> Result<Vec<BenchFigure>> {
 
 fn registry(folder: &Path) -> Result<Registry> {
     let registry = Registry::default();
-    let local = ToolsConfig::local(folder.join("ai-data"), folder.join("prompts"));
-    let config = ToolsConfig { memory: false, ..local };
-    portcullis_tools::register(&config, &registry).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let registered =
+        portcullis_tools::register_local(&folder.join("ai-data"), &folder.join("prompts"), &registry);
+    registered.map_err(|error| anyhow::anyhow!("{error}"))?;
     Ok(registry)
 }
 

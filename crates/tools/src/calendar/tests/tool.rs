@@ -1,7 +1,6 @@
 //! The tool as a client sees it.
 
-use crate::ToolsConfig;
-use crate::calendar::{CalendarConfig, CalendarLocation, CalendarSource};
+use crate::calendar::{CalendarConfig, CalendarLocation, CalendarSource, family};
 use crate::testing::{ToolsFixture, shown};
 use crate::web::{WebFixtureSite, answer};
 use jiff::tz::TimeZone;
@@ -44,7 +43,7 @@ fn file(name: &str, path: &Path) -> CalendarSource {
 fn hub(site: &WebFixtureSite, clock: Arc<Hand>, calendars: Vec<CalendarSource>) -> ToolsFixture {
     let zone = Arc::new(|| TimeZone::get("Europe/Vienna").unwrap());
     let config = CalendarConfig { egress: site.config().egress, clock, zone, calendars };
-    ToolsFixture::of(|tools| ToolsConfig { calendars: Some(config), ..tools })
+    ToolsFixture::and(family(config))
 }
 
 async fn read(hub: &ToolsFixture, arguments: Value) -> Value {

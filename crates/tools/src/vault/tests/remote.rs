@@ -1,10 +1,9 @@
 //! Sync with a bare repository on disk, using real git.
 
 use super::{facts, put};
-use crate::ToolsConfig;
 use crate::testing::ToolsFixture;
-use crate::vault::VaultConfig;
 use crate::vault::sync::{CommitAuthor, SyncConfig, SyncTimes};
+use crate::vault::{VaultConfig, family};
 use portcullis_egress::NoSecrets;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -98,12 +97,7 @@ impl SyncFixture {
 
     pub(super) fn hub_with(&self, sync: SyncConfig) -> ToolsFixture {
         let config = VaultConfig { path: self.vault(), sync: Some(sync) };
-        ToolsFixture::of(|tools| ToolsConfig {
-            vault: Some(config),
-            workspace: false,
-            memory: false,
-            ..tools
-        })
+        ToolsFixture::only(family(&config).unwrap())
     }
 
     /// Returns a note from the remote.

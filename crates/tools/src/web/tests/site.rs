@@ -1,8 +1,7 @@
 //! A local web server, and a hub that may reach it.
 
-use crate::ToolsConfig;
 use crate::testing::ToolsFixture;
-use crate::web::WebConfig;
+use crate::web::{WebConfig, WebSettings, family};
 use parking_lot::Mutex;
 use portcullis_core::{Output, SystemClock, Target};
 use portcullis_egress::{EgressClient, EgressSettings, HostRateLimit, NoSecrets, PlainHttp, Resolve};
@@ -81,11 +80,13 @@ impl WebFixtureSite {
         WebConfig {
             egress: Arc::new(egress),
             clock,
-            plain_http: PlainHttp::Refused,
-            respect_robots: false,
-            user_agent: None,
-            allow: Vec::new(),
-            deny: Vec::new(),
+            settings: WebSettings {
+                plain_http: PlainHttp::Refused,
+                respect_robots: false,
+                user_agent: None,
+                allow: Vec::new(),
+                deny: Vec::new(),
+            },
         }
     }
 
@@ -96,7 +97,7 @@ impl WebFixtureSite {
     pub(crate) fn hub_with(&self, change: impl FnOnce(&mut WebConfig)) -> ToolsFixture {
         let mut config = self.config();
         change(&mut config);
-        ToolsFixture::of(|tools: ToolsConfig| ToolsConfig { web: Some(config), ..tools })
+        ToolsFixture::and(family(config))
     }
 
     /// Returns the data of a successful call.

@@ -1,21 +1,23 @@
 //! Check of scripts: sandbox support, pending approvals.
 
-use super::{CheckState, RESTORE, unreadable};
-use crate::config::Config;
-use crate::home::Home;
-use crate::{database, script_sandbox};
+use super::{ScriptState, ScriptSummary, ScriptsSection};
+use portcullis_core::BoxFuture;
+use portcullis_family::{CheckState, DoctorParts, HealthCheck};
 use portcullis_script::SandboxStrictness;
-use portcullis_tools::scripts::{ScriptState, ScriptSummary};
 
-pub async fn check_scripts(home: &Home, config: &Config) -> CheckState {
-    if !config.scripts.enabled {
+pub(super) fn checks<'a>(parts: &'a DoctorParts<'a>) -> BoxFuture<'a, Vec<HealthCheck>> {
+    Box::pin(async { vec![check(parts).await.of("scripts")] })
+}
+
+async fn check(parts: &DoctorParts<'_>) -> CheckState {
+    let Some(settings) = parts.section::<ScriptsSection>().filter(|settings| settings.enabled) else {
         return CheckState::Good("off".to_owned());
-    }
-    let database = match database::open_to_look(home, config) {
-        Ok(database) => database,
-        Err(error) => return unreadable(&error),
     };
-    let desk = script_sandbox::desk(config, &database);
+    let database = match parts.database {
+        Ok(database) => database,
+        Err(error) => return CheckState::unreadable(error),
+    };
+    let desk = settings.checker(database);
     let missing = match desk.probe().await {
         Ok(missing) => missing,
         Err(error) => {
@@ -26,11 +28,11 @@ pub async fn check_scripts(home: &Home, config: &Config) -> CheckState {
         }
     };
     if let Err(problem) = desk.scripts.health() {
-        return CheckState::bad(problem, RESTORE);
+        return CheckState::unreadable(problem);
     }
     if !missing.is_empty() {
         let missing = missing.join("; ");
-        return match config.scripts.strictness {
+        return match settings.strictness {
             SandboxStrictness::Required => CheckState::bad(
                 format!("incomplete sandbox, so scripts do not run: {missing}"),
                 "use a kernel with Landlock and seccomp (Linux 5.13), or set `scripts.sandbox = \"best-effort\"`",
