@@ -90,7 +90,10 @@ pub(crate) const MODULE: FamilyModule = FamilyModule {
         if !parts.section::<MemorySection>().is_some_and(|memory| memory.enabled) {
             return Ok(None);
         }
-        files::tidy(&parts.root);
+        // The workspace tools look at the same folder.
+        if !parts.workspace.enabled {
+            files::tidy(&parts.root);
+        }
         Ok(Some(family(parts.root.clone()).into()))
     },
 };

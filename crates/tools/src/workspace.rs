@@ -136,13 +136,13 @@ pub(crate) const MODULE: FamilyModule = FamilyModule {
         if !parts.workspace.enabled {
             return Ok(None);
         }
-        files::tidy(&parts.root);
         let folder = parts.workspace.data_dir();
         Ok(Some(family(parts.root.clone(), &folder, parts.changes.clone()).into()))
     },
 };
 
 pub(crate) fn family(root: Root, host: &Path, changes: ChangeNotifier) -> Family {
+    files::tidy(&root);
     let workspace = Arc::new(Workspace { root: root.clone() });
     Family::new("workspace")
         .tool(READ, &workspace, read)
