@@ -320,3 +320,6 @@ pub(crate) struct BoundAddress {
 pub(crate) fn allowed(address: SocketAddr, config: &Config) -> HostAllowlist {
     HostAllowlist::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
 }
+
+#[cfg(test)]
+mod family_tests;
