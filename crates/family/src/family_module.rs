@@ -12,6 +12,9 @@ use std::sync::Arc;
 /// The families of a hub, in the order in which their tools are listed.
 pub type Families = &'static [FamilyModule];
 
+/// The health checks of a family.
+pub type FamilyDoctor = for<'a> fn(&'a DoctorParts<'a>) -> BoxFuture<'a, Vec<HealthCheck>>;
+
 /// All that the rest of the program knows of a family.
 pub struct FamilyModule {
     /// The name of its provider, and of its row in `/readyz`.
@@ -21,7 +24,7 @@ pub struct FamilyModule {
     /// Its section of the configuration.
     pub section: Option<SectionSpec>,
     /// What `doctor` says of it. It needs no running hub, changes nothing and makes no request.
-    pub doctor: Option<for<'a> fn(&'a DoctorParts<'a>) -> BoxFuture<'a, Vec<HealthCheck>>>,
+    pub doctor: Option<FamilyDoctor>,
     /// Builds its tools; `None` if it is not configured.
     pub provide: fn(&FamilyParts) -> Result<Option<Provided>, BoxError>,
 }

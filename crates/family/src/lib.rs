@@ -14,7 +14,8 @@ mod shared_egress;
 mod workspace_settings;
 
 pub use family_module::{
-    Families, FamilyModule, Provided, ReadinessCheck, RegisteredFamilies, register, sections, tables,
+    Families, FamilyDoctor, FamilyModule, Provided, ReadinessCheck, RegisteredFamilies, register, sections,
+    tables,
 };
 pub use family_parts::{FamilyMode, FamilyParts, LiveTimeZone};
 pub use finding::{Finding, join, key_path};
