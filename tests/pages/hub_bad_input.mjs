@@ -95,9 +95,8 @@ export async function badInput({ hub, page, bob, browser, password, quiet }) {
     const edit = `BEGIN IMMEDIATE;
       UPDATE admin_sessions SET record = json_set(record, '$.created', ${before}, '$.seen', ${before});
       UPDATE admin_sessions SET seal = seal('admin_sessions', key, record);
-      UPDATE topics SET version = version + 1 WHERE name IN ('admins', '');
-      COMMIT;`;
-    // As the hub seals its rows, with the key beside the database.
+      UPDATE topics SET version = version + 1 WHERE name IN ('admins', '');`;
+    // As the hub seals its rows and tables, with the key beside the database.
     const program = `
 import base64, hashlib, hmac, sqlite3, struct, sys
 path, edit = sys.argv[1:]
@@ -110,6 +109,16 @@ def seal(*parts):
 database = sqlite3.connect(path)
 database.create_function("seal", 3, seal)
 database.executescript(edit)
+rows = database.execute("SELECT key, seal FROM admin_sessions").fetchall()
+parts = [part.encode() for row in sorted(rows) for part in row]
+table = hashlib.sha256(b"".join(struct.pack(">Q", len(part)) + part for part in parts)).hexdigest()
+database.execute("UPDATE table_digests SET digest = ? WHERE name = 'admin_sessions'", [table])
+topics = sorted(database.execute("SELECT name, version FROM topics").fetchall())
+tables = sorted(database.execute("SELECT name, digest FROM table_digests WHERE name != ''").fetchall())
+text = "".join(f'topic "{name}" {version}\\n' for name, version in topics)
+text += "".join(f'table "{name}" "{digest}"\\n' for name, digest in tables)
+database.execute("UPDATE table_digests SET digest = ? WHERE name = ''", [seal("table_digests", "", text)])
+database.commit()
 `;
     execFileSync("python3", ["-c", program, join(hub.home, "workspace/secure/portcullis.db"), edit]);
     // The hub reads the versions once a second.

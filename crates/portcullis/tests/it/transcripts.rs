@@ -187,7 +187,7 @@ async fn a_call_that_hangs_is_ended() {
     refused: request less, or retry later; side effects may have happened
     data: {"code":"timeout","message":"no answer within 20 ms","suggestions":["request less, or retry later; side effects may have happened"]}
     audit: phase=begin effect=read
-    audit: phase=end effect=read decision=allow rule=default:read outcome=timeout bytes=96
+    audit: phase=end effect=read decision=allow rule=default:read outcome=timeout bytes=82
     metric: +1 portcullis_calls_total{tool="test_hang",outcome="timeout"}
     "#);
 }

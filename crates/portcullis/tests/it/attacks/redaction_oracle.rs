@@ -8,6 +8,8 @@ const PIN: &str = "49382716";
 const PRINTED: usize = 100_000;
 /// Half of what docs/configuration.md says of `secret_guesses`: a number is also looked for backwards.
 const LOOK_ALIKES_MAX: usize = 5_000;
+/// Look-alikes whose digest of 32 bits equals one that was read: a tenth of one is expected here.
+const COLLISIONS_MAX: usize = 5;
 
 /// Returns the guesses that come back in another way than all others, if they are few enough to try each elsewhere.
 fn found(first: usize, printed: &str) -> Vec<usize> {
@@ -52,7 +54,8 @@ async fn does_not_tell_a_pin_to_who_prints_all_of_them() {
     let printed = print(first, PRINTED).await;
     assert!(!printed.contains(PIN));
     assert!(found(first, &printed).is_empty(), "the PIN stands out");
-    assert_eq!(printed.split(", ").filter(|read| !read.starts_with("[REDACTED")).count(), LOOK_ALIKES_MAX);
+    let read = printed.split(", ").filter(|read| !read.starts_with("[REDACTED")).count();
+    assert!((LOOK_ALIKES_MAX..=LOOK_ALIKES_MAX + COLLISIONS_MAX).contains(&read), "{read}");
     // Nor in small pieces afterwards.
     for offset in 0..5 {
         let printed = print(pin - offset, 12).await;
