@@ -15,6 +15,7 @@ use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
 use portcullis_store::secrets::{KeyRequirement, SecretStore};
 use portcullis_tools::ScriptChecker;
+use portcullis_upstream::Shutdown;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -38,6 +39,8 @@ pub struct Operations {
     secrets: OnceLock<Arc<SecretStore>>,
     scripts: OnceLock<ScriptChecker>,
     servers: OnceLock<ServerFactory>,
+    /// Stops the servers of this process.
+    shutdown: Shutdown,
 }
 
 /// How operations reach the user of a command.
@@ -96,6 +99,7 @@ impl Operations {
         live: LiveHub,
     ) -> Operations {
         let HubStores { database, clients, secrets, config } = stores;
+        let shutdown = live.servers.makers.shutdown().clone();
         Operations {
             home,
             url: url_of(address),
@@ -109,6 +113,7 @@ impl Operations {
             secrets: OnceLock::from(secrets),
             scripts: OnceLock::new(),
             servers: OnceLock::new(),
+            shutdown,
         }
     }
 
@@ -129,7 +134,13 @@ impl Operations {
             secrets: OnceLock::new(),
             scripts: OnceLock::new(),
             servers: OnceLock::new(),
+            shutdown: Shutdown::default(),
         }
+    }
+
+    /// Returns what stops the servers of this process.
+    pub fn server_shutdown(&self) -> &Shutdown {
+        &self.shutdown
     }
 
     /// Returns the configuration in force.
@@ -184,7 +195,13 @@ impl Operations {
             return Ok(factory);
         }
         let (secure, secrets) = (self.config().workspace.secure_dir(), self.secret_store()?.clone());
-        let factory = ServerFactory::open(&secure, &self.database, secrets, Arc::new(SystemClock));
+        let factory = ServerFactory::open(
+            &secure,
+            &self.database,
+            secrets,
+            Arc::new(SystemClock),
+            self.shutdown.clone(),
+        );
         let factory = factory.map_err(|error| Problem::unavailable(with_causes(&error)))?;
         Ok(self.servers.get_or_init(|| factory))
     }

@@ -8,7 +8,7 @@ use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
 use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore, ordinary_text};
 use portcullis_upstream::{
-    ClientSecret, Login as Kept, LoginLock, LoginMetadata, LoginStore, OAuth, OAuthSpec,
+    ClientSecret, Login as Kept, LoginLock, LoginMetadata, LoginStore, OAuth, OAuthSpec, Shutdown,
 };
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -34,6 +34,7 @@ impl ServerLogin {
         config: &Config,
         store: Arc<SecretStore>,
         live: Option<Arc<LiveSecrets>>,
+        shutdown: Shutdown,
     ) -> Result<ServerLogin> {
         let place = server.place.as_ref().context("it has no URL")?;
         let url = place.url().context("it has no URL")?;
@@ -56,15 +57,8 @@ impl ServerLogin {
         let seen = Mutex::new(digest(&store, &server.name));
         let place = Arc::new(SecretLoginStore { store, server: server.name.clone(), live, seen });
         let resolver = Arc::new(SystemResolver::default());
-        let oauth = OAuth::new(
-            spec,
-            settings,
-            resolver,
-            place.clone(),
-            Arc::new(SystemClock),
-            None,
-            crate::mcp::SERVERS.clone(),
-        )?;
+        let oauth =
+            OAuth::new(spec, settings, resolver, place.clone(), Arc::new(SystemClock), None, shutdown)?;
         Ok(ServerLogin { oauth: Arc::new(oauth), place })
     }
 
@@ -88,9 +82,14 @@ impl ServerLogin {
 }
 
 /// Returns the login of a server, also if it is no longer configured but tokens are stored.
-pub fn to_end(server: &McpServerSettings, config: &Config, store: Arc<SecretStore>) -> Option<ServerLogin> {
+pub fn to_end(
+    server: &McpServerSettings,
+    config: &Config,
+    store: Arc<SecretStore>,
+    shutdown: Shutdown,
+) -> Option<ServerLogin> {
     let wanted = server.oauth.clone().unwrap_or_default();
-    let login = ServerLogin::new(server, &wanted, config, store, None).ok()?;
+    let login = ServerLogin::new(server, &wanted, config, store, None, shutdown).ok()?;
     (server.oauth.is_some() || login.is_kept()).then_some(login)
 }
 

@@ -31,15 +31,12 @@ use portcullis_upstream::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, watch as watch_channel};
 
 /// The hidden command of the guardian process.
 const GUARDIAN_COMMAND: &str = "__guardian";
-
-/// Stops every upstream server of this process before it exits.
-pub static SERVERS: LazyLock<Shutdown> = LazyLock::new(Shutdown::default);
 
 /// Dependencies to build an upstream server.
 pub struct ServerFactory {
@@ -52,6 +49,8 @@ pub struct ServerFactory {
     digests: Arc<ProgramDigests>,
     /// Registers new tokens with the redactor.
     live: OnceLock<Arc<LiveSecrets>>,
+    /// Stops every server before the process exits.
+    shutdown: Shutdown,
 }
 
 impl ServerFactory {
@@ -60,18 +59,23 @@ impl ServerFactory {
         database: &Database,
         secrets: Arc<SecretStore>,
         clock: Arc<dyn Clock>,
+        shutdown: Shutdown,
     ) -> anyhow::Result<ServerFactory> {
         let (pins, toggles) = (Arc::new(PinStore::open(database, clock)), ServerOverrides::open(database));
         let offers = Arc::new(CatalogStore::open(secure));
         let programs = Arc::new(ProgramStore::open(secure));
         let processes = Arc::new(Processes::new(secure).context("no random numbers")?);
         let (digests, live) = (Arc::default(), OnceLock::new());
-        Ok(ServerFactory { secrets, pins, toggles, offers, programs, processes, digests, live })
+        Ok(ServerFactory { secrets, pins, toggles, offers, programs, processes, digests, live, shutdown })
     }
 
     /// Sets how new tokens are registered with the redactor. Called before anything starts.
     pub fn masked_by(&self, live: Arc<LiveSecrets>) {
         let _ = self.live.set(live);
+    }
+
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.shutdown
     }
 
     /// Redacts a server's status, which contains its own text, such as its name.
@@ -423,7 +427,8 @@ impl ServerFactory {
             Vec::new()
         });
         let login = server.oauth.as_ref().map(|wanted| {
-            let login = ServerLogin::new(server, wanted, config, self.secrets.clone(), self.live.get().cloned());
+            let (secrets, live) = (self.secrets.clone(), self.live.get().cloned());
+            let login = ServerLogin::new(server, wanted, config, secrets, live, self.shutdown.clone());
             login.map(Arc::new).map_err(|error| {
                 tracing::error!(target: "upstream", %error, server = %server.name, "login unavailable for server");
             })
@@ -491,7 +496,7 @@ impl ServerFactory {
             idle_stop: server.idle_stop,
             per_client: server.per_client.map(|clients_max| PerClient { clients_max }),
             relist_every: server.relist_every,
-            shutdown: SERVERS.clone(),
+            shutdown: self.shutdown.clone(),
         };
         (spec, login)
     }

@@ -2,22 +2,30 @@
 
 use crate::shutdown_watchdog;
 use anyhow::Result;
+use portcullis_upstream::Shutdown;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-/// Counts the shutdown signals of a process. Clones share the count.
-#[derive(Clone)]
-pub struct ShutdownWatch(Arc<watch::Sender<u32>>);
-
-impl Default for ShutdownWatch {
-    fn default() -> ShutdownWatch {
-        ShutdownWatch(Arc::new(watch::Sender::new(0)))
-    }
+/// Counts the shutdown signals of a process, and stops its upstream servers. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct ShutdownWatch {
+    signals: Arc<watch::Sender<u32>>,
+    servers: Shutdown,
 }
 
 impl ShutdownWatch {
+    /// Returns the watch of a process with these servers.
+    pub fn of(servers: &Shutdown) -> ShutdownWatch {
+        ShutdownWatch { servers: servers.clone(), ..ShutdownWatch::default() }
+    }
+
+    /// Returns what stops the servers of the process.
+    pub fn servers(&self) -> &Shutdown {
+        &self.servers
+    }
+
     /// Returns the signals from now on. Created early: earlier signals are not caught.
     pub fn signals(&self) -> std::io::Result<ShutdownSignals> {
         Ok(ShutdownSignals {
@@ -34,19 +42,19 @@ impl ShutdownWatch {
 
     /// Returns whether a second signal has come.
     pub fn is_insisted(&self) -> bool {
-        *self.0.borrow() > 1
+        *self.signals.borrow() > 1
     }
 
     /// Resolves when a second signal has come, also if that was before. The steps of a shutdown listen for it one after
     /// the other, and could miss it in between.
     pub async fn insisted(&self) {
         // The sender is held here.
-        let _ = self.0.subscribe().wait_for(|count| *count > 1).await;
+        let _ = self.signals.subscribe().wait_for(|count| *count > 1).await;
     }
 
     /// Counts a signal, unless another listener has counted it: `nth` is the number of signals that the caller heard.
     pub(crate) fn count(&self, nth: u32) {
-        self.0.send_if_modified(|count| {
+        self.signals.send_if_modified(|count| {
             let is_new = *count < nth;
             *count = nth.max(*count);
             is_new
@@ -65,7 +73,7 @@ impl ShutdownSignals {
     /// Resolves at each shutdown signal.
     pub async fn received(&mut self) {
         self.heard().await;
-        let before = *self.watch.0.borrow();
+        let before = *self.watch.signals.borrow();
         self.watch.count(before + 1);
     }
 

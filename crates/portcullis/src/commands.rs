@@ -136,7 +136,7 @@ fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     block_on_watched(&ShutdownWatch::default(), work)
 }
 
-/// As [`block_on`], for a future that listens for shutdown signals.
+/// As [`block_on`], for a future that starts upstream servers or listens for shutdown signals.
 fn block_on_watched<T>(shutdown: &ShutdownWatch, work: impl Future<Output = T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;
     let result = runtime.block_on(async {
@@ -155,7 +155,7 @@ async fn end_servers(shutdown: &ShutdownWatch) {
         return;
     }
     tokio::select! {
-        _ = tokio::time::timeout(SERVERS_END_WITHIN, crate::mcp::SERVERS.run()) => {}
+        _ = tokio::time::timeout(SERVERS_END_WITHIN, shutdown.servers().run()) => {}
         () = ending.received() => {}
         () = shutdown.insisted() => {}
     }

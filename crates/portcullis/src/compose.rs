@@ -29,7 +29,7 @@ use portcullis_store::database::Database;
 use portcullis_store::pins::PinStore;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::FAMILIES;
-use portcullis_upstream::ServerStatus;
+use portcullis_upstream::{ServerStatus, Shutdown};
 use portcullis_wire::era::ServerProfile;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -207,7 +207,7 @@ fn guarded(
 }
 
 /// Builds the hub. Needs a runtime: upstream servers start. Nothing else runs by itself before `Hub::start_services`.
-pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
+pub(crate) fn compose(home: &Home, config: &Config, shutdown: &Shutdown) -> Result<ComposedHub> {
     let (ai_data, secure) = (config.workspace.data_dir(), config.workspace.secure_dir());
     make_private(&secure)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -218,7 +218,7 @@ pub(crate) fn compose(home: &Home, config: &Config) -> Result<ComposedHub> {
     let identity = Arc::new(ClientDirectory::open(&database, clock.clone()));
     let registry = Registry::default();
     let changes = registry.changes();
-    let makers = ServerFactory::open(&secure, &database, store.clone(), clock.clone())?;
+    let makers = ServerFactory::open(&secure, &database, store.clone(), clock.clone(), shutdown.clone())?;
     let pins = makers.pins.clone();
     let servers = Arc::new(ServerManager::new(registry.clone(), makers));
     let zone = live_zone(config);

@@ -36,7 +36,7 @@ impl Operations {
             Problem::invalid(format!("login is not configured for `mcp.{name}`; add `oauth = true` to it"))
         })?;
         let store = self.unlock_secrets(prompt)?.clone();
-        let login = ServerLogin::new(server, wanted, config, store, None);
+        let login = ServerLogin::new(server, wanted, config, store, None, self.server_shutdown().clone());
         Ok(login.with_context(|| format!("`mcp.{name}`"))?)
     }
 
@@ -66,7 +66,9 @@ impl Operations {
             // Not configured, but tokens may still be stored.
             Err(problem) if server.is_none_or(|server| server.oauth.is_none()) => {
                 let store = self.unlock_secrets(PassphrasePrompt::ToOpen)?;
-                if let Some(login) = server.and_then(|server| login::to_end(server, &config, store.clone())) {
+                if let Some(login) = server.and_then(|server| {
+                    login::to_end(server, &config, store.clone(), self.server_shutdown().clone())
+                }) {
                     return Ok(EndingLogin::Known(Arc::new(login)));
                 }
                 let had = login::forget_orphaned(store, name).map_err(anyhow::Error::from)?;

@@ -57,7 +57,9 @@ impl Operations {
         &self,
         server: &McpServerSettings,
     ) -> Result<Option<Arc<ServerLogin>>, ServerEditError> {
-        let to_end = |secrets| login::to_end(server, &self.config(), secrets).map(Arc::new);
+        let to_end = |secrets| {
+            login::to_end(server, &self.config(), secrets, self.server_shutdown().clone()).map(Arc::new)
+        };
         if let Some(live) = &self.live {
             // A disabled server may have a login too.
             let running = live.servers.login(&server.name);

@@ -1,11 +1,13 @@
 //! Connects to the running hub, or to a hub in this process.
 
+use super::end_servers;
 use super::stdio::{CONNECT_PAUSE, CONNECT_TRIES};
 use crate::compose::{ComposedHub, compose};
 use crate::config::Config;
 use crate::home::Home;
 use crate::services;
 use anyhow::{Context, Result};
+use portcullis_ops::ShutdownWatch;
 use portcullis_server::local::HubClient;
 use portcullis_server::{line, local};
 use std::io;
@@ -38,6 +40,7 @@ pub(crate) async fn with_hub<T>(
 /// A hub for one command.
 struct OwnHub {
     composed: ComposedHub,
+    shutdown: ShutdownWatch,
     /// The connection to it.
     serving: JoinHandle<io::Result<()>>,
     claim: local::HubLock,
@@ -50,6 +53,7 @@ impl OwnHub {
         // Its end closes the connection.
         let _ = timeout(CLOSE_WITHIN, self.serving).await;
         self.composed.servers.stop();
+        end_servers(&self.shutdown).await;
         drop(self.composed);
         drop(self.claim);
     }
@@ -75,7 +79,8 @@ async fn open(home: &Home, config: &Config) -> Result<(HubClient, Option<OwnHub>
         let (from, to) = stream.context("the running hub does not respond")?.into_split();
         return Ok((HubClient::new(from, to), None));
     };
-    let composed = compose(home, config)?;
+    let shutdown = ShutdownWatch::default();
+    let composed = compose(home, config, shutdown.servers())?;
     composed.hub.start_services(services::of_a_command(&composed).into())?;
     // They were started with the hub just now.
     composed.servers.settled(SERVERS_WITHIN).await;
@@ -83,5 +88,5 @@ async fn open(home: &Home, config: &Config) -> Result<(HubClient, Option<OwnHub>
     let (from, to) = tokio::io::split(theirs);
     let serving = tokio::spawn(line::serve(composed.hub.clone(), "stdio", from, to));
     let (from, to) = tokio::io::split(mine);
-    Ok((HubClient::new(from, to), Some(OwnHub { composed, serving, claim })))
+    Ok((HubClient::new(from, to), Some(OwnHub { composed, shutdown, serving, claim })))
 }

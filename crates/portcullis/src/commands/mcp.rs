@@ -6,7 +6,7 @@ mod probe;
 mod status;
 mod trust;
 
-use super::{block_on, open_operations, this_user};
+use super::{block_on, block_on_watched, open_operations, this_user};
 use crate::cli::{McpArgs, McpCommand};
 use crate::commands::mcp_auth::{self, Browser};
 use crate::config::secret_detection::ValueDisplay;
@@ -14,10 +14,10 @@ use crate::config::{Config, EditError, McpServerSettings};
 use crate::mcp::ServerFactory;
 use crate::{BadUsage, bad_name, print};
 use anyhow::{Context, Result};
-use portcullis_ops::Operations;
 use portcullis_ops::listing::server_listing;
 use portcullis_ops::servers::login::{logout_listing, logout_sentence};
 use portcullis_ops::servers::{RestartOutcome, reached};
+use portcullis_ops::{Operations, ShutdownWatch};
 use portcullis_server::local;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -102,7 +102,7 @@ impl McpCommandContext {
             // The next hub retries.
             tracing::debug!(target: "upstream", server = name, %error, "state of a removed server not cleared yet");
         }
-        let ended = removed.login.as_ref().map(|login| block_on(login.end())).transpose()?;
+        let ended = removed.login.as_ref().map(|login| self.block_on(login.end())).transpose()?;
         // A local command has a login only by mistake.
         if let Some(error) = removed.unchecked_login.as_ref()
             && server.is_some_and(|server| !server.is_local())
@@ -158,6 +158,11 @@ impl McpCommandContext {
         value["server"] = name.into();
         value["hub_running"] = running.into();
         print::either(self.as_json, &value, format!("{said}{}", if running { "" } else { without_hub }));
+    }
+
+    /// Runs a future that may start servers.
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        block_on_watched(&ShutdownWatch::of(self.ops.server_shutdown()), work)
     }
 
     fn hub_runs(&self) -> Result<bool> {

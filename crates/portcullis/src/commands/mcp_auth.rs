@@ -1,13 +1,13 @@
 //! `portcullis mcp auth` and `logout`: OAuth logins to upstream servers.
 
-use super::{block_on, this_user};
+use super::{block_on_watched, this_user};
 use crate::login::ServerLogin;
 use crate::print;
 use anyhow::Result;
 use portcullis_core::json::printable;
-use portcullis_ops::Operations;
 use portcullis_ops::secret_store::PassphrasePrompt;
 use portcullis_ops::servers::login::{logout_listing, logout_sentence};
+use portcullis_ops::{Operations, ShutdownWatch};
 use portcullis_upstream::{LoginMetadata, LoginPrompt};
 use serde_json::json;
 use std::future::Future;
@@ -57,14 +57,20 @@ pub(crate) fn log_in(
     as_json: bool,
 ) -> Result<LoginMetadata> {
     let terminal = TerminalConsent { browser, as_json };
-    Ok(block_on(ops.log_in_to_server(name, login, &terminal, &this_user()))??)
+    Ok(block_on_watched(
+        &ShutdownWatch::of(ops.server_shutdown()),
+        ops.log_in_to_server(name, login, &terminal, &this_user()),
+    )??)
 }
 
 /// Logs out of a server.
 pub(super) fn logout(ops: &Operations, name: &str, as_json: bool) -> Result<ExitCode> {
     // A prompt does not fit into the runtime.
     ops.unlock_secrets(PassphrasePrompt::ToOpen)?;
-    let ended = Ok(block_on(ops.log_out_of_server(name, &this_user()))??);
+    let ended = Ok(block_on_watched(
+        &ShutdownWatch::of(ops.server_shutdown()),
+        ops.log_out_of_server(name, &this_user()),
+    )??);
     let mut view = logout_listing(&ended);
     view["server"] = name.into();
     let said = logout_sentence(name, &ended);

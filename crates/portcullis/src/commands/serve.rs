@@ -54,7 +54,7 @@ async fn serve(
     let mut ending = shutdown.signals()?;
     let listener = listen(&config).await?;
     let address = listener.local_addr()?;
-    let composed = Arc::new(compose(&home, &config)?);
+    let composed = Arc::new(compose(&home, &config, shutdown.servers())?);
     super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;
     let token = first_client(&composed.identity)?;

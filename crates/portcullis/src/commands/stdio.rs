@@ -73,7 +73,7 @@ async fn be_the_hub(
     let grace = config.limits.shutdown_grace;
     // Calls, connections and the socket share it.
     shutdown.exit_within(grace * 3 + SERVERS_END_WITHIN)?;
-    let composed = Arc::new(compose(&home, &config)?);
+    let composed = Arc::new(compose(&home, &config, shutdown.servers())?);
     super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;
     let socket_loop = AcceptLoop::new("socket", &composed.hub);

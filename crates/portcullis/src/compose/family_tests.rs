@@ -176,7 +176,7 @@ async fn its_tools_tables_checks_service_and_readiness_are_the_hubs() {
     let folder = tempfile::tempdir().unwrap();
     let home = home(&folder);
     let config = written(&home, "[fake]\n");
-    let composed = Arc::new(compose(&home, &config).unwrap());
+    let composed = Arc::new(compose(&home, &config, &Shutdown::default()).unwrap());
     let process = ServingHub {
         home: &home,
         config: &config,

@@ -4,7 +4,7 @@ use super::probe::probe_text;
 use super::{McpCommandContext, explained, trust};
 use crate::cli::McpAddArgs;
 use crate::commands::mcp_auth::{Browser, log_in};
-use crate::commands::{block_on, this_user};
+use crate::commands::this_user;
 use crate::config::{Config, McpServerSettings, NewServer};
 use crate::login::ServerLogin;
 use crate::mcp::ServerFactory;
@@ -42,7 +42,7 @@ impl McpCommandContext {
         let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config, makers));
         if let (Err(_), Some(login), false) = (&added, login, had_login) {
             // Nothing in the configuration refers to the login, so it could not be ended later.
-            let ended = block_on(async { login.oauth().log_out().await })?;
+            let ended = self.block_on(async { login.oauth().log_out().await })?;
             logout_sentence(name, &ended).into_iter().for_each(print::note);
         }
         added

@@ -1,7 +1,7 @@
 //! `portcullis mcp test`: connects to a server once and shows what it provides.
 
 use super::McpCommandContext;
-use crate::commands::{block_on, this_user};
+use crate::commands::this_user;
 use crate::config::{Config, McpServerSettings};
 use crate::print;
 use anyhow::Result;
@@ -65,7 +65,7 @@ fn first_line(pin: &DefinitionPin) -> String {
 impl McpCommandContext {
     /// Connects to a server once. `config` may be one that is not in force yet.
     pub(super) fn probe(&self, server: &McpServerSettings, config: &Config) -> Result<ProbeReport> {
-        Ok(block_on(self.ops.probe_server(server, config, &this_user()))??)
+        Ok(self.block_on(self.ops.probe_server(server, config, &this_user()))??)
     }
 
     pub(super) fn test(&self, name: &str) -> Result<ExitCode> {
