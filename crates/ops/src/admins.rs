@@ -72,39 +72,51 @@ impl Administrators {
         &self.store
     }
 
+    /// The user of a command, who may see everything, is told what is wrong with the database.
+    fn problem(&self, error: AdminError) -> Problem {
+        match (&self.changes, &error) {
+            (ChangeRecorder::Spool { .. }, AdminError::Damaged(_) | AdminError::Database(_)) => {
+                Problem::unavailable(error.to_string()).hint("`portcullis store check` says more")
+            }
+            _ => admin_problem(error),
+        }
+    }
+
     /// Returns the administrators, oldest account first.
     pub fn list(&self) -> Result<Vec<AdminInfo>, Problem> {
-        self.store.list().map_err(admin_problem)
+        self.store.list().map_err(|error| self.problem(error))
     }
 
     /// Returns the valid sessions, oldest first.
     pub fn sessions(&self) -> Result<Vec<SessionInfo>, Problem> {
-        self.store.sessions().map_err(admin_problem)
+        self.store.sessions().map_err(|error| self.problem(error))
     }
 
     /// Makes a one-time link to set a password.
     pub fn make_link(&self, by: &Actor) -> Result<Secret<String>, Problem> {
-        self.changes.record(by, "admin.link", json!({}), || self.store.make_link().map_err(admin_problem))
+        self.changes.record(by, "admin.link", json!({}), || {
+            self.store.make_link().map_err(|error| self.problem(error))
+        })
     }
 
     /// Removes an administrator and ends their sessions.
     pub fn remove(&self, name: &str, by: &Actor) -> Result<RemovedAdmin, Problem> {
         self.changes.record(by, "admin.remove", json!({ "name": name }), || {
-            self.store.remove(name).map(RemovedAdmin).map_err(admin_problem)
+            self.store.remove(name).map(RemovedAdmin).map_err(|error| self.problem(error))
         })
     }
 
     /// Ends one session of any administrator.
     pub fn end_session(&self, id: &str, by: &Actor) -> Result<EndedSessions, Problem> {
         self.changes.record(by, "admin.sign_out", json!({ "id": id, "all": false }), || {
-            self.store.end_session(id).map(|()| EndedSessions::One).map_err(admin_problem)
+            self.store.end_session(id).map(|()| EndedSessions::One).map_err(|error| self.problem(error))
         })
     }
 
     /// Ends all sessions of all administrators.
     pub fn end_all_sessions(&self, by: &Actor) -> Result<EndedSessions, Problem> {
         self.changes.record(by, "admin.sign_out", json!({ "id": null, "all": true }), || {
-            let count = self.store.end_sessions(None).map_err(admin_problem)?;
+            let count = self.store.end_sessions(None).map_err(|error| self.problem(error))?;
             Ok(EndedSessions::All { count })
         })
     }
@@ -117,7 +129,10 @@ impl Administrators {
         keep: &str,
     ) -> Result<ChangedPassword, Problem> {
         self.changes.record(&Actor::administrator(name), "admin.password", json!({ "name": name }), || {
-            self.store.change_password(name, password, keep).map(ChangedPassword).map_err(admin_problem)
+            self.store
+                .change_password(name, password, keep)
+                .map(ChangedPassword)
+                .map_err(|error| self.problem(error))
         })
     }
 }

@@ -39,6 +39,10 @@ pub fn allow_always(home: &Home, approval: &Approval, now: Timestamp) -> Result<
     let origin = origin.ok_or_else(|| Problem::internal("the origin of the call is unknown"))?;
     let ancestors =
         ancestors.iter().filter_map(|name| Origin::parse(name)).fold(OriginSet::NONE, OriginSet::with);
+    if ancestors.iter().any(|ancestor| ancestor != Origin::Client) {
+        let reason = "a rule would allow this call from everywhere, not only within what made it";
+        return Err(Problem::invalid(reason).hint("omit `--always`"));
+    }
     let reach = if reach == Reach::Outside.as_str() { Reach::Outside } else { Reach::Local };
     // Locked: the position of the rule depends on the others.
     let editing = ConfigEditLock::of(home.path()).map_err(config_file::edit_problem)?;

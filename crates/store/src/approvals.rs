@@ -290,9 +290,18 @@ impl Approval {
             // An approval for a session covers any arguments; client, tool and definition must be unchanged.
             let part = |call: &ApprovalRequest| {
                 let ApprovalRequest {
-                    client, holder, origin, kind, target, effect, definition, session, ..
+                    client,
+                    holder,
+                    origin,
+                    ancestors,
+                    kind,
+                    target,
+                    effect,
+                    definition,
+                    session,
+                    ..
                 } = call.clone();
-                (client, holder, origin, kind, target, effect, definition, session)
+                (client, holder, origin, ancestors, kind, target, effect, definition, session)
             };
             return part(&self.call) == part(call);
         }

@@ -1,9 +1,12 @@
 //! `portcullis store`: look after the database.
 
-use super::{LoadedHome, open};
+use super::{LoadedHome, open, this_user};
 use crate::cli::{StoreArgs, StoreCommand};
 use crate::{database, print};
 use anyhow::{Context, Result, bail};
+use portcullis_guard::AuditSettings;
+use portcullis_ops::Problem;
+use portcullis_ops::change::ChangeRecorder;
 use portcullis_server::local;
 use portcullis_store::database::wait;
 use serde_json::json;
@@ -55,7 +58,14 @@ fn restore(home: &LoadedHome, file: &Path, as_json: bool) -> Result<ExitCode> {
     let Some(_lock) = local::claim(home.home.path()).context("the lock of the home folder")? else {
         bail!("the hub is running; stop it first");
     };
-    let replaced = database::restore(&home.loaded.config, file)?;
+    let config = &home.loaded.config;
+    // Beside the database, so that it is on record whichever database is in force.
+    let settings = AuditSettings::in_folder(&config.workspace.secure_dir());
+    let changes = ChangeRecorder::Spool { settings, warn: |warning| print::note(warning) };
+    let details = json!({ "file": file.display().to_string() });
+    let replaced = changes.record(&this_user(), "store.restore", details, || {
+        database::restore(config, file).map_err(Problem::from)
+    })?;
     let replaced = replaced.map(|path| path.display().to_string());
     if as_json {
         print::json(&json!({ "restored": file.display().to_string(), "replaced": replaced }));

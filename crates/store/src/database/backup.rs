@@ -2,7 +2,7 @@
 
 use super::row_key::RowKey;
 use super::{Database, DatabaseError, Value, statement};
-use rusqlite::Connection;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use serde_json::{Map, json};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -15,7 +15,7 @@ const PROBLEMS_MAX: usize = 20;
 impl Database {
     /// Reads every page, index and seal, and returns what is wrong.
     pub async fn check(&self) -> Result<Vec<String>, DatabaseError> {
-        self.on_connection(|connection, row_key| problems(connection, row_key)).await
+        self.on_connection(|connection, row_key| problems(&*snapshot(connection)?, row_key)).await
     }
 
     /// Writes a copy of the database as it is at this moment into a new file, while it is in use.
@@ -37,6 +37,7 @@ impl Database {
     /// Returns every row of every table as JSON. Secrets are in it as they are stored: sealed.
     pub async fn export(&self) -> Result<serde_json::Value, DatabaseError> {
         self.on_connection(|connection, _| {
+            let connection = &*snapshot(connection)?;
             let tables = {
                 let listed = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
                 let mut statement = connection.prepare(listed)?;
@@ -69,6 +70,11 @@ impl Database {
         }))?;
         outcome.await.map_err(|_| DatabaseError::stopped())?
     }
+}
+
+/// Begins to read the database as it is at this moment: other processes change it meanwhile.
+fn snapshot(connection: &mut Connection) -> Result<Transaction<'_>, DatabaseError> {
+    Ok(connection.transaction_with_behavior(TransactionBehavior::Deferred)?)
 }
 
 /// Reads every page, index and seal, and returns what is wrong.

@@ -29,15 +29,12 @@ pub fn restore(
     make_private_folder(folder).map_err(|e| DatabaseError::file("make", folder, e))?;
     let folder = folder.canonicalize().map_err(|e| DatabaseError::file("find", folder, e))?;
     let path = folder.join(FILE_NAME);
-    let others = peers::others(&path);
-    if !others.is_empty() {
-        let others: Vec<String> = others.iter().map(u32::to_string).collect();
-        let why = format!("is open in other processes ({}); end them first", others.join(", "));
-        return Err(DatabaseError::refused(&path, &why));
-    }
+    refuse_others(&path)?;
     let new = with_suffix(&path, ".restoring");
     remove(&new)?;
     let prepared = prepare(backup, &new, migrations);
+    // To prepare it takes a while.
+    let prepared = prepared.and_then(|()| refuse_others(&path));
     if prepared.is_err() {
         remove(&new)?;
     }
@@ -46,6 +43,17 @@ pub fn restore(
     std::fs::rename(&new, &path).map_err(|e| DatabaseError::file("replace", &path, e))?;
     sync(&folder)?;
     Ok(replaced)
+}
+
+/// Refuses while another process has the database open: it would go on with the replaced file.
+fn refuse_others(path: &Path) -> Result<(), DatabaseError> {
+    let others = peers::others(path);
+    if others.is_empty() {
+        return Ok(());
+    }
+    let others: Vec<String> = others.iter().map(u32::to_string).collect();
+    let why = format!("is open in other processes ({}); end them first", others.join(", "));
+    Err(DatabaseError::refused(path, &why))
 }
 
 /// Copies a backup, checks the copy, and brings its schema up to date.

@@ -3,8 +3,8 @@
 //!
 //! A row's seal is an HMAC-SHA256 over the name of its table, its key and its document. The key is derived with HKDF from a
 //! file beside the database, which only its owner can read. Keys that a person has to unlock do not serve: a hub admits its
-//! clients also while its secrets are locked. A row that was once valid can be put back by one who can write to the database;
-//! that takes a copy of it from then.
+//! clients also while its secrets are locked. Which rows there are is sealed as well (`table_digests`); only the whole
+//! database can be put back as it once was.
 
 use super::DatabaseError;
 use crate::secrets::row_master_key;
@@ -75,6 +75,10 @@ impl RowKey {
         let seal = seal.ok_or_else(|| refused("has no seal"))?;
         let tag = URL_SAFE_NO_PAD.decode(seal).map_err(|_| refused("has a wrong seal"))?;
         hmac::verify(known, &message(table, key, record), &tag).map_err(|_| refused("has a wrong seal"))
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self, RowKey::Missing(_))
     }
 
     fn known(&self) -> Result<&hmac::Key, DatabaseError> {

@@ -82,6 +82,13 @@ impl DigestState {
             // A new database.
             return Ok(());
         }
+        if self.seal.is_none() && self.digests.is_empty() {
+            return Err(DatabaseError::shape(
+                "the list of tables is empty: another program removed rows, or put old ones back, or an unreleased version \
+                 made the database; stop the hub and restore a backup, or move the database away"
+                    .to_owned(),
+            ));
+        }
         row_key
             .check("table_digests", ALL, &self.text, self.seal.as_deref())
             .map_err(|error| if error.is_refused() { error } else { put_back("the list of tables") })
