@@ -263,7 +263,7 @@ mod tests {
         # PEM file with additional CA certificates, such as a company's own.
         #ca_file = ""
 
-        # The client of `portcullis stdio`. It needs no token: the process that starts it is trusted.
+        # The client of `portcullis stdio` without `--client`. It needs no token: the process that starts it is trusted.
         [stdio]
         # Client name in rules and the audit log.
         #client = "local"

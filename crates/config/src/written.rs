@@ -44,7 +44,7 @@ pub(super) struct WrittenConfig {
     /// Outbound requests (egress).
     #[schemars(extend("x-reload" = "restart"))]
     pub(super) egress: WrittenEgress,
-    /// The client of `portcullis stdio`. It needs no token: the process that starts it is trusted.
+    /// The client of `portcullis stdio` without `--client`. It needs no token: the process that starts it is trusted.
     #[schemars(extend("x-reload" = "live"))]
     pub(super) stdio: WrittenStdio,
     /// Redaction of everything that leaves the hub. Secrets of the store are always redacted.

@@ -30,7 +30,7 @@ const PRIVATE_FILE: u32 = 0o600;
 /// Transport of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// The client starts `portcullis stdio` itself.
+    /// The client starts `portcullis stdio --client NAME` itself.
     Stdio,
     /// The client connects to a running hub, with a token.
     Http,
@@ -43,6 +43,8 @@ pub struct Endpoint {
     pub binary: PathBuf,
     pub home: PathBuf,
     pub url: String,
+    /// The client that the application is.
+    pub client: String,
     pub token: Option<Secret<String>>,
 }
 
@@ -67,10 +69,11 @@ pub enum InstallError {
 
 impl Endpoint {
     /// Returns the endpoint of this binary.
-    pub fn of_this_program(home: &Path, url: &str, token: &Secret<String>) -> Endpoint {
+    pub fn of_this_program(home: &Path, url: &str, client: &str, token: &Secret<String>) -> Endpoint {
         // Without a known path, PATH has to do.
         let binary = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("portcullis"));
-        Endpoint { binary, home: home.to_owned(), url: url.to_owned(), token: Some(token.clone()) }
+        let (home, url, client) = (home.to_owned(), url.to_owned(), client.to_owned());
+        Endpoint { binary, home, url, client, token: Some(token.clone()) }
     }
 }
 

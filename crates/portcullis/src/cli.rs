@@ -35,6 +35,10 @@ pub struct Cli {
     #[arg(long)]
     pub mcp: bool,
 
+    /// Client to speak for on stdio; same as `portcullis stdio --client`
+    #[arg(long, value_name = "NAME", requires = "mcp")]
+    pub client: Option<String>,
+
     /// Call every tool and check it against its schema and snapshot
     #[arg(long, conflicts_with = "mcp")]
     pub selftest: bool,
@@ -70,8 +74,10 @@ pub enum Command {
     Serve,
     /// Serve MCP over stdio
     ///
-    /// If a hub already runs with the same home, this process only relays messages to it.
-    Stdio,
+    /// If a hub already runs with the same home, this process only relays messages to it. Without `--client` it speaks for the
+    /// client of `[stdio]` in the configuration, which may call everything unless that says otherwise.
+    #[command(after_help = "Example: portcullis stdio --client laptop")]
+    Stdio(StdioArgs),
     /// Write a commented configuration file
     Init(InitArgs),
     /// Check the installation and suggest a fix for each problem
@@ -112,6 +118,13 @@ Examples:
     /// Watchdog: ends the hub's child processes if the hub is killed
     #[command(name = "__guardian", hide = true)]
     Guardian { mark: String },
+}
+
+#[derive(Debug, Default, Args)]
+pub struct StdioArgs {
+    /// Client to speak for; its scope, expiry and revocation apply
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
 }
 
 #[derive(Debug, Args)]

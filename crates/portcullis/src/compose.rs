@@ -97,6 +97,10 @@ impl Authenticate for DirectoryAuthenticator {
         token.map_or(Ok(None), |token| self.0.authenticate(token)).map_err(|_| ClientsUnavailable)
     }
 
+    fn named(&self, name: &str) -> Result<Option<Arc<Client>>, ClientsUnavailable> {
+        self.0.named(name).map_err(|_| ClientsUnavailable)
+    }
+
     fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {
         self.0.admitted()
     }

@@ -121,7 +121,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         return commands::selftest::run(cli.json);
     }
     let command = match (cli.command, cli.mcp) {
-        (None, true) => Command::Stdio,
+        (None, true) => Command::Stdio(cli::StdioArgs { client: cli.client }),
         (None, false) => by_environment()?,
         (Some(command), _) => command,
     };
@@ -132,7 +132,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Result<ExitCode> {
     match command {
         Command::Serve => commands::serve::run(home, json),
-        Command::Stdio => commands::stdio::run(home),
+        Command::Stdio(args) => commands::stdio::run(home, args.client.as_deref()),
         Command::Init(args) => commands::init::run(home, &args, json),
         Command::Doctor => commands::doctor::run(home, json),
         Command::Tools(args) => commands::tools::run(home, args, json),
@@ -162,7 +162,7 @@ fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Res
 fn by_environment() -> anyhow::Result<Command> {
     match std::env::var("MCP_TRANSPORT").as_deref() {
         Err(_) | Ok("" | "http") => Ok(Command::Serve),
-        Ok("stdio") => Ok(Command::Stdio),
+        Ok("stdio") => Ok(Command::Stdio(cli::StdioArgs::default())),
         Ok(other) => {
             let other = portcullis_core::json::printable(other);
             Err(BadUsage(format!("MCP_TRANSPORT is `{other}`, expected `stdio` or `http`")).into())

@@ -13,6 +13,7 @@ use portcullis_core::{Client, ClientBridge, Clock, Gate, GateHandle, Scrub, Serv
 use portcullis_wire::era::ServerProfile;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,10 @@ pub struct ClientsUnavailable;
 /// Maps bearer tokens to clients.
 pub trait Authenticate: Send + Sync {
     fn authenticate(&self, token: Option<&str>) -> Result<Option<Arc<Client>>, ClientsUnavailable>;
+
+    /// Returns the client of that name as it is now, for a connection of this user that speaks as one; `None` if there is none,
+    /// or if it was revoked or has expired.
+    fn named(&self, name: &str) -> Result<Option<Arc<Client>>, ClientsUnavailable>;
 
     /// Returns all clients that would be admitted now, by name; `None` if the list cannot be read.
     fn admitted(&self) -> Option<HashMap<String, Arc<Client>>>;
@@ -153,6 +158,8 @@ pub struct Hub {
     pub(crate) gate: Arc<Gate>,
     pub(crate) identity: Arc<dyn Authenticate>,
     pub(crate) local_client: LocalClient,
+    /// Open connections of the local socket.
+    pub(crate) local_guests: AtomicUsize,
     pub(crate) ops: Arc<dyn Ops>,
     pub(crate) face: ServerProfile,
     pub(crate) limits: HubLimits,
@@ -189,6 +196,7 @@ impl Hub {
             gate: parts.gate,
             identity: parts.identity,
             local_client: parts.local_client,
+            local_guests: AtomicUsize::new(0),
             ops: parts.ops,
             face: parts.face,
             limits: parts.limits,
@@ -299,7 +307,7 @@ impl Hub {
 
     /// Returns whether other processes use this hub through its socket.
     pub fn has_local_guests(&self) -> bool {
-        self.sessions.counts().get("socket").is_some_and(|count| *count > 0)
+        self.local_guests.load(Ordering::Acquire) > 0
     }
 
     pub fn is_closing(&self) -> bool {

@@ -2,13 +2,15 @@
 
 use crate::dispatch::{Exchange, RequestJob};
 use crate::egress_filter::{RedactedMessage, RpcReply};
-use crate::hub::Hub;
+use crate::hub::{ClientsUnavailable, Hub};
 use crate::session::McpSession;
 use crate::stream::MessageSink;
+use portcullis_core::Client;
 use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::frame::{LineFrame, LineReader, append_line};
 use portcullis_wire::message::{self, MalformedMessage};
 use portcullis_wire::params::{ParamKey, Params};
+use portcullis_wire::rpc::SERVER_ERROR;
 use portcullis_wire::{IncomingFrame, Message, RequestId, RpcError, RpcNotification, RpcRequest};
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -48,10 +50,61 @@ impl MessageSink for LineSink {
     }
 }
 
+/// Who calls over a connection of this user on this machine.
+#[derive(Debug, Clone)]
+pub enum LineCaller {
+    /// The client of the configuration's `[stdio]`.
+    Local,
+    /// A client of the directory, which the user named: its scope, expiry and revocation hold while the connection lasts.
+    Client(Arc<Client>),
+}
+
+impl LineCaller {
+    /// Returns the client of this name, or why it cannot call.
+    pub fn named(hub: &Hub, name: &str) -> Result<LineCaller, UnusableClient> {
+        match hub.identity.named(name) {
+            Ok(Some(client)) => Ok(LineCaller::Client(client)),
+            Ok(None) => Err(UnusableClient::Unknown),
+            Err(ClientsUnavailable) => Err(UnusableClient::Unreadable),
+        }
+    }
+
+    /// Returns the client as it is now.
+    fn now(&self, hub: &Hub) -> Result<Arc<Client>, RpcError> {
+        let LineCaller::Client(first) = self else { return Ok(hub.local_client.load()) };
+        let name = &first.name;
+        match hub.identity.named(name) {
+            // One that has the name since then is another client.
+            Ok(Some(now)) if now.token == first.token => Ok(now),
+            Ok(_) => {
+                let reason = format!("client `{name}` was revoked or has expired; this connection ends");
+                Err(RpcError::new(SERVER_ERROR, reason))
+            }
+            Err(ClientsUnavailable) => {
+                let reason = "the list of clients cannot be read at the moment; try again later";
+                Err(RpcError::new(SERVER_ERROR, reason))
+            }
+        }
+    }
+}
+
+/// Why a named client cannot call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableClient {
+    #[error("there is no such client, or it was revoked or has expired; `portcullis clients list` shows all")]
+    Unknown,
+    #[error("the list of clients cannot be read; `portcullis doctor` says why")]
+    Unreadable,
+}
+
 /// Serves one connection until its input ends or the hub closes. In-flight calls finish and get their responses.
-///
-/// Such a connection comes from this user on this machine; the caller is the local client.
-pub async fn serve<R, W>(hub: Arc<Hub>, transport: &'static str, from: R, to: W) -> std::io::Result<()>
+pub async fn serve<R, W>(
+    hub: Arc<Hub>,
+    transport: &'static str,
+    caller: LineCaller,
+    from: R,
+    to: W,
+) -> std::io::Result<()>
 where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send + 'static,
@@ -60,12 +113,13 @@ where
     let waiting = TaskTracker::new();
     let room = sender.downgrade();
     let sink: Arc<dyn MessageSink> = Arc::new(LineSink { sender, waiting: waiting.clone() });
-    let session = McpSession::new(hub.local_client.load(), transport, sink.clone())
+    let client = caller.now(&hub).map_err(|error| std::io::Error::other(error.message))?;
+    let session = McpSession::new(client, transport, sink.clone())
         .and_then(|session| hub.sessions.add(&session).map(|()| session))
         .map_err(|error| std::io::Error::other(error.message))?;
     let over = CancellationToken::new();
     let writer = tokio::spawn(write_lines(to, receiver, over.clone()));
-    let connection = LineConnection { hub: hub.clone(), session: session.clone(), sink, room };
+    let connection = LineConnection { hub: hub.clone(), caller, session: session.clone(), sink, room };
     let calls = TaskTracker::new();
     let read = connection.read(from, &calls).await;
 
@@ -120,6 +174,7 @@ async fn write_lines<W: AsyncWrite + Unpin>(
 
 struct LineConnection {
     hub: Arc<Hub>,
+    caller: LineCaller,
     session: Arc<McpSession>,
     sink: Arc<dyn MessageSink>,
     /// The outgoing queue.
@@ -278,7 +333,7 @@ impl LineConnection {
         let exchange = Exchange {
             id: request.id.clone(),
             hub: self.hub.clone(),
-            client: self.hub.local_client.load(),
+            client: self.caller.now(&self.hub)?,
             revision,
             session: Some(self.session.clone()),
             sink: self.sink.clone(),

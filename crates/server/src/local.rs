@@ -5,14 +5,18 @@ mod client;
 pub use client::HubClient;
 
 use crate::hub::Hub;
-use crate::line;
+use crate::line::{self, LineCaller, UnusableClient};
 use std::fs::Permissions;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader,
+};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::task::TaskTracker;
 
@@ -22,6 +26,15 @@ const SOCKET: &str = "hub.sock";
 const LOCK: &str = "hub.lock";
 /// Limit of `sockaddr_un` without the final NUL.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// The line by which a connection says for which client it speaks.
+const CALLER_LINE: &str = "client ";
+/// Longer than the line, and than the hub's answer to it.
+const CALLER_BYTES_MAX: u64 = 256;
+/// Both sides are processes of this machine.
+const CALLER_WITHIN: Duration = Duration::from_secs(5);
+/// The hub's answer.
+const ADMITTED: &str = "admitted";
 
 /// Length of the lock file's content.
 const HOLDER_BYTES_MAX: u64 = 256;
@@ -185,14 +198,92 @@ pub async fn serve(
                 tracing::warn!(target: "mcp", "refused a process of an upstream server at the local socket");
                 return;
             }
-            let (from, to) = stream.into_split();
-            if let Err(error) = line::serve(hub, "socket", from, to).await {
+            let _guest = LocalGuest::count(&hub);
+            let (from, mut to) = stream.into_split();
+            let mut from = BufReader::new(from);
+            let caller = match read_caller(&hub, &mut from, &mut to).await {
+                Ok(Some(caller)) => caller,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(target: "mcp", %error, "local connection ended");
+                    return;
+                }
+            };
+            if let Err(error) = line::serve(hub, "socket", caller, from, to).await {
                 tracing::debug!(target: "mcp", %error, "local connection ended");
             }
         });
     }
     connections.close();
     connections.wait().await;
+}
+
+/// A connection that is counted while it lasts: a hub that is about to end waits for it.
+struct LocalGuest(Arc<Hub>);
+
+impl LocalGuest {
+    fn count(hub: &Arc<Hub>) -> LocalGuest {
+        hub.local_guests.fetch_add(1, Ordering::AcqRel);
+        LocalGuest(hub.clone())
+    }
+}
+
+impl Drop for LocalGuest {
+    fn drop(&mut self) {
+        self.0.local_guests.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Reads whom a connection speaks for: `client NAME` in a line before the first message, which no message begins with, or
+/// nothing. Says whether that client may call. `None` if it may not, or has gone.
+async fn read_caller(
+    hub: &Hub,
+    from: &mut (impl AsyncBufRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+) -> io::Result<Option<LineCaller>> {
+    let first = tokio::select! {
+        read = from.fill_buf() => read?.first().copied(),
+        () = hub.closing.cancelled() => None,
+    };
+    match first {
+        None => return Ok(None),
+        Some(first) if first != CALLER_LINE.as_bytes()[0] => return Ok(Some(LineCaller::Local)),
+        Some(_) => {}
+    }
+    let mut line = Vec::new();
+    let mut bounded = from.take(CALLER_BYTES_MAX);
+    let reading = bounded.read_until(b'\n', &mut line);
+    tokio::time::timeout(CALLER_WITHIN, reading).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let line = String::from_utf8_lossy(&line);
+    let named = line.strip_suffix('\n').and_then(|line| line.strip_prefix(CALLER_LINE));
+    let caller = named.map_or(Err(UnusableClient::Unknown), |name| LineCaller::named(hub, name));
+    let said = caller.as_ref().map_or_else(ToString::to_string, |_| ADMITTED.to_owned());
+    to.write_all(format!("{said}\n").as_bytes()).await?;
+    to.flush().await?;
+    Ok(caller.ok())
+}
+
+/// Tells the hub at the other end for which client this process speaks, and returns why that client may not call, if so.
+pub async fn name_caller(hub: &mut UnixStream, client: &str) -> io::Result<Result<(), String>> {
+    hub.write_all(format!("{CALLER_LINE}{client}\n").as_bytes()).await?;
+    // Byte by byte: what follows the line belongs to the bridge.
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    let reading = async {
+        while line.len() < CALLER_BYTES_MAX as usize && hub.read(&mut byte).await? > 0 && byte != *b"\n" {
+            line.push(byte[0]);
+        }
+        Ok::<(), io::Error>(())
+    };
+    tokio::time::timeout(CALLER_WITHIN, reading).await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let line = String::from_utf8_lossy(&line);
+    Ok(match line.as_ref() {
+        ADMITTED => Ok(()),
+        // It takes the line for a message.
+        line if line.is_empty() || line.starts_with('{') => {
+            Err("the running hub is of an older version, which knows no `--client`; restart it".to_owned())
+        }
+        why => Err(why.to_owned()),
+    })
 }
 
 /// How a bridge ended.

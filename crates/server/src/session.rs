@@ -159,7 +159,7 @@ impl McpSession {
 
     /// Returns whether this is the local client, which has no token.
     fn is_local(&self) -> bool {
-        !matches!(self.transport, "http" | "sse")
+        !matches!(self.transport, "http" | "sse") && self.client.load().token.is_none()
     }
 
     /// Returns whether a client reads the session's own stream.

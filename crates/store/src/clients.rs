@@ -143,6 +143,14 @@ impl ClientDirectory {
         Ok(entry.map(|entry| Arc::clone(&entry.client)))
     }
 
+    /// Returns the client of that name, if its token is good now.
+    pub fn named(&self, name: &str) -> Result<Option<Arc<Client>>, IdentityError> {
+        let seen = self.topic.current();
+        let known = seen.known.as_ref().map_err(|why| IdentityError::Corrupt(why.clone()))?;
+        let entry = known.by_name.get(name).filter(|entry| entry.is_good(&*self.clock));
+        Ok(entry.map(|entry| Arc::clone(&entry.client)))
+    }
+
     /// Returns every client whose token is valid now, by name; `None` if the clients cannot be read, so that none of them counts
     /// as revoked.
     pub fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {

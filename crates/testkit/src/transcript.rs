@@ -9,6 +9,7 @@ use crate::wait::within;
 use portcullis_core::{
     CallCtx, CallLimits, Effect, Example, Family, Reach, Registry, Text, ToolError, ToolSpec,
 };
+use portcullis_server::line::LineCaller;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -176,7 +177,7 @@ impl LineClient {
     async fn open(hub: &BoxedHub) -> LineClient {
         let (mine, theirs) = tokio::io::duplex(PIPE_BYTES);
         let (from, to) = tokio::io::split(theirs);
-        tokio::spawn(portcullis_server::line::serve(hub.hub.clone(), "stdio", from, to));
+        tokio::spawn(portcullis_server::line::serve(hub.hub.clone(), "stdio", LineCaller::Local, from, to));
         let (from, to) = tokio::io::split(mine);
         let mut line = LineClient { from: BufReader::new(from).lines(), to, next_id: 1 };
         let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });

@@ -97,7 +97,8 @@ impl ClientApp {
     /// Returns the entry.
     pub(super) fn entry(self, wanted: Transport, endpoint: &Endpoint, file: &Value) -> Value {
         let binary = text_of(&endpoint.binary);
-        let args = json!(["--home", text_of(&endpoint.home), "stdio"]);
+        // Named, so that its scope, expiry and revocation apply here too.
+        let args = ["--home", &text_of(&endpoint.home), "stdio", "--client", &endpoint.client];
         let token = endpoint.token.as_ref().map_or(TOKEN_PLACEHOLDER, |token| token.expose().as_str());
         let headers = json!({ "Authorization": format!("Bearer {token}") });
         let url = &endpoint.url;
@@ -112,7 +113,8 @@ impl ClientApp {
             // It infers the transport from the URL.
             (ClientApp::Cursor, Transport::Http) => json!({ "url": url, "headers": headers }),
             (ClientApp::OpenCode, Transport::Stdio) => {
-                json!({ "type": "local", "command": [binary, "--home", text_of(&endpoint.home), "stdio"] })
+                let command: Vec<&str> = std::iter::once(binary.as_ref()).chain(args).collect();
+                json!({ "type": "local", "command": command })
             }
             (ClientApp::OpenCode, Transport::Http) => {
                 json!({ "type": "remote", "url": url, "headers": headers })

@@ -17,6 +17,7 @@ impl Clock for FixedClock {
 
 fn endpoint() -> Endpoint {
     Endpoint {
+        client: "laptop".into(),
         binary: "/usr/local/bin/portcullis".into(),
         home: "/home/me/hub".into(),
         url: "http://127.0.0.1:3000/mcp".into(),
@@ -83,7 +84,9 @@ fn snippets() {
           "args": [
             "--home",
             "/home/me/hub",
-            "stdio"
+            "stdio",
+            "--client",
+            "laptop"
           ]
         }
       }
@@ -96,7 +99,9 @@ fn snippets() {
           "args": [
             "--home",
             "/home/me/hub",
-            "stdio"
+            "stdio",
+            "--client",
+            "laptop"
           ]
         }
       }
@@ -110,7 +115,9 @@ fn snippets() {
           "args": [
             "--home",
             "/home/me/hub",
-            "stdio"
+            "stdio",
+            "--client",
+            "laptop"
           ]
         }
       }
@@ -136,7 +143,9 @@ fn snippets() {
           "args": [
             "--home",
             "/home/me/hub",
-            "stdio"
+            "stdio",
+            "--client",
+            "laptop"
           ]
         }
       }
@@ -161,7 +170,9 @@ fn snippets() {
           "args": [
             "--home",
             "/home/me/hub",
-            "stdio"
+            "stdio",
+            "--client",
+            "laptop"
           ]
         }
       }
@@ -187,7 +198,9 @@ fn snippets() {
             "/usr/local/bin/portcullis",
             "--home",
             "/home/me/hub",
-            "stdio"
+            "stdio",
+            "--client",
+            "laptop"
           ],
           "enabled": true
         }
@@ -305,7 +318,7 @@ fn an_existing_file_keeps_everything_else() {
     insta::assert_snapshot!(user.shown(plan.diff()), @r#"
     --- HOME/.config/Code/User/mcp.json
     +++ HOME/.config/Code/User/mcp.json
-    @@ -3,5 +3,14 @@
+    @@ -3,5 +3,16 @@
          "inputs": [],
          "servers": {
              "github": { "url": "https://x" }, // keep
@@ -315,7 +328,9 @@ fn an_existing_file_keeps_everything_else() {
     +            "args": [
     +                "--home",
     +                "/home/me/hub",
-    +                "stdio"
+    +                "stdio",
+    +                "--client",
+    +                "laptop"
     +            ]
     +        },
          },
@@ -431,7 +446,9 @@ fn opencode_is_served_in_the_form_its_file_has() {
               "/usr/local/bin/portcullis",
               "--home",
               "/home/me/hub",
-              "stdio"
+              "stdio",
+              "--client",
+              "laptop"
             ]
           }
         }
@@ -447,7 +464,9 @@ fn opencode_is_served_in_the_form_its_file_has() {
             "/usr/local/bin/portcullis",
             "--home",
             "/home/me/hub",
-            "stdio"
+            "stdio",
+            "--client",
+            "laptop"
           ],
           "enabled": true
         }

@@ -48,7 +48,8 @@ impl HubDesk {
         let new = AddClient { expires, ..new };
         let (info, token) = self.run(move |ops| ops.add_client(new, &actor)).await?;
         let placeholder = Secret::new(SHOWN_HERE.to_owned());
-        let endpoint = Endpoint::of_this_program(self.ops.home.path(), &self.ops.url, &placeholder);
+        let endpoint =
+            Endpoint::of_this_program(self.ops.home.path(), &self.ops.url, &info.name, &placeholder);
         let mut snippets = Vec::new();
         for (transport, name) in [(Transport::Http, "http"), (Transport::Stdio, "stdio")] {
             snippets.extend(ClientApp::ALL.into_iter().map(|app| Snippet {

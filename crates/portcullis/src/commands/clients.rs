@@ -34,7 +34,7 @@ fn add(ops: &Operations, args: AddArgs, as_json: bool) -> Result<ExitCode> {
     };
     let (info, token) = ops.add_client(new, &this_user())?;
     let url = &ops.url;
-    let installed = install_all(&ops.home, url, &token, &args.install, args.transport, args.yes);
+    let installed = install_all(&ops.home, url, &info.name, &token, &args.install, args.transport, args.yes);
     if as_json {
         print::json_showing(&json!(ClientListing::of(&info)), &[("token", Some(token.expose()))]);
     } else {
@@ -56,6 +56,7 @@ fn add(ops: &Operations, args: AddArgs, as_json: bool) -> Result<ExitCode> {
 fn install_all(
     home: &Home,
     url: &str,
+    client: &str,
     token: &Secret<String>,
     apps: &[ClientApp],
     transport: Option<TransportArg>,
@@ -65,7 +66,7 @@ fn install_all(
         return Ok(());
     }
     let places = ClientFolders::from_env(Platform::current(), &environment)?;
-    let endpoint = Endpoint::of_this_program(home.path(), url, token);
+    let endpoint = Endpoint::of_this_program(home.path(), url, client, token);
     for app in apps {
         let wanted = transport.map_or(Transport::Http, Transport::from);
         if let Some(note) = app.note(wanted).filter(|_| transport.is_some()) {

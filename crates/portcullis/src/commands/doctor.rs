@@ -2,7 +2,6 @@
 
 use super::hub_client::with_hub;
 use super::{block_on, environment};
-use crate::config::Config;
 use crate::home::Home;
 use crate::print;
 use anyhow::Result;
@@ -45,7 +44,7 @@ fn look_inside(home: &Home) -> Result<Vec<HealthCheck>> {
     checks.extend(check_egress(&config));
     checks.extend(block_on(check_families(home, &config, store.as_ref()))?);
     checks.push(store.as_ref().map_or_else(unreadable, check_secrets).of("secrets"));
-    let hub = look_at_hub(home, &config)?;
+    let hub = look_at_hub(home)?;
     if !config.mcp.is_empty() {
         let runs = hub.answers();
         checks.extend(check_servers(&config, runs));
@@ -55,13 +54,12 @@ fn look_inside(home: &Home) -> Result<Vec<HealthCheck>> {
     Ok(checks)
 }
 
-fn look_at_hub(home: &Home, config: &Config) -> Result<HubState> {
+fn look_at_hub(home: &Home) -> Result<HubState> {
     if local::claim(home.path())?.is_some() {
         return Ok(HubState::Stopped);
     }
-    let tools = block_on(async {
-        with_hub(home, config, async |link| Ok(link.list("tools/list", "tools").await?)).await
-    })?;
+    let tools =
+        block_on(async { with_hub(home, async |link| Ok(link.list("tools/list", "tools").await?)).await })?;
     Ok(match tools {
         Ok(tools) => HubState::Running { tools: tools.len() },
         Err(error) => HubState::Silent(format!("{error:#}")),

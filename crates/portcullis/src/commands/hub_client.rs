@@ -1,15 +1,16 @@
 //! Connects to the running hub, or to a hub in this process.
 
-use super::end_servers;
 use super::stdio::{CONNECT_PAUSE, CONNECT_TRIES};
+use super::{end_servers, environment};
 use crate::compose::{ComposedHub, compose};
 use crate::config::Config;
 use crate::home::Home;
 use crate::services;
 use anyhow::{Context, Result};
 use portcullis_ops::ShutdownWatch;
+use portcullis_server::line::{self, LineCaller};
+use portcullis_server::local;
 use portcullis_server::local::HubClient;
-use portcullis_server::{line, local};
 use std::io;
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -26,10 +27,9 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 /// Connects, does the work of a command, and closes.
 pub(crate) async fn with_hub<T>(
     home: &Home,
-    config: &Config,
     work: impl AsyncFnOnce(&mut HubClient) -> Result<T>,
 ) -> Result<T> {
-    let (mut link, own) = open(home, config).await?;
+    let (mut link, own) = open(home).await?;
     let done = work(&mut link).await;
     if let Some(own) = own {
         own.close().await;
@@ -73,20 +73,22 @@ async fn claim_or_connect(home: &Home) -> Result<(Option<local::HubLock>, Option
     Ok((None, None))
 }
 
-async fn open(home: &Home, config: &Config) -> Result<(HubClient, Option<OwnHub>)> {
+async fn open(home: &Home) -> Result<(HubClient, Option<OwnHub>)> {
     let (claim, stream) = claim_or_connect(home).await?;
     let Some(claim) = claim else {
         let (from, to) = stream.context("the running hub does not respond")?.into_split();
         return Ok((HubClient::new(from, to), None));
     };
     let shutdown = ShutdownWatch::default();
+    // As it is now that no other process is the hub: rules may have changed since the command began.
+    let config = &Config::load(home.path(), &environment)?.config;
     let composed = compose(home, config, shutdown.servers())?;
     composed.hub.start_services(services::of_a_command(&composed).into())?;
     // They were started with the hub just now.
     composed.servers.settled(SERVERS_WITHIN).await;
     let (mine, theirs) = tokio::io::duplex(PIPE_BYTES);
     let (from, to) = tokio::io::split(theirs);
-    let serving = tokio::spawn(line::serve(composed.hub.clone(), "stdio", from, to));
+    let serving = tokio::spawn(line::serve(composed.hub.clone(), "stdio", LineCaller::Local, from, to));
     let (from, to) = tokio::io::split(mine);
     Ok((HubClient::new(from, to), Some(OwnHub { composed, shutdown, serving, claim })))
 }

@@ -249,7 +249,7 @@ fn run_script(home: &Home, config: &Config, args: &ScriptRunArgs, as_json: bool)
         let arguments = arguments.to_string();
         let call =
             async |link: &mut HubClient| super::tools::call(link, "script_run", &arguments, as_json).await;
-        with_hub(home, config, call).await
+        with_hub(home, call).await
     })?
 }
 

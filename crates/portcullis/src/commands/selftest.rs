@@ -11,7 +11,7 @@ use std::process::ExitCode;
 pub(crate) fn run(as_json: bool) -> Result<ExitCode> {
     let (selftest, snapshots) = (Selftest::prepare()?, surface::snapshots()?);
     let checked = block_on(async {
-        with_hub(&selftest.home, &selftest.config, async |link| selftest.check(link, &snapshots).await).await
+        with_hub(&selftest.home, async |link| selftest.check(link, &snapshots).await).await
     })??;
     let failed = checked.iter().filter(|tool| !tool.problems.is_empty()).count();
     if as_json {

@@ -178,7 +178,7 @@ impl StartupBanner<'_> {
             "  token    {}   (client `{FIRST_CLIENT}`; not shown again)\n",
             token.expose()
         ));
-        let endpoint = Endpoint::of_this_program(self.home.path(), &self.url, token);
+        let endpoint = Endpoint::of_this_program(self.home.path(), &self.url, FIRST_CLIENT, token);
         text.push_str("\nTry it:\n\n");
         text.push_str(&format!(
             "  curl -s {} -H 'Authorization: Bearer {}' \\\n    -H 'Content-Type: application/json' -d '{}'\n",
@@ -186,9 +186,10 @@ impl StartupBanner<'_> {
             token.expose(),
             r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
         ));
-        for (transport, heading) in
-            [(Transport::Stdio, "On stdio, without a token"), (Transport::Http, "Over HTTP, with the token")]
-        {
+        for (transport, heading) in [
+            (Transport::Stdio, "On stdio, as the same client"),
+            (Transport::Http, "Over HTTP, with the token"),
+        ] {
             text.push_str(&format!("\n== {heading} ==\n"));
             for app in ClientApp::ALL {
                 let name = app.title();

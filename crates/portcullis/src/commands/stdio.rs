@@ -4,10 +4,10 @@ use super::{LoadedHome, SERVERS_END_WITHIN, block_on_watched, open};
 use crate::compose::compose;
 use crate::config::LoadedConfig;
 use crate::services::{self, AcceptLoop, ServingHub};
-use crate::{logging, print};
+use crate::{BadUsage, logging, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_ops::{ShutdownSignals, ShutdownWatch};
-use portcullis_server::line;
+use portcullis_server::line::{self, LineCaller};
 use portcullis_server::local::{self, BridgeEnd, HubLock};
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,7 +23,8 @@ pub(super) const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// no longer.
 const INTRODUCED_WITHIN: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
+/// Serves this process's client: the local one, or the named one.
+pub(crate) fn run(home: Option<&Path>, client: Option<&str>) -> Result<ExitCode> {
     let LoadedHome { home, loaded, version } = open(home)?;
     let log_level = logging::start(loaded.config.logging);
     for warning in &loaded.warnings {
@@ -35,10 +36,10 @@ pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
         for _ in 0..CONNECT_TRIES {
             if let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? {
                 let opened = LoadedHome { home, loaded, version }.current()?;
-                return be_the_hub(opened, log_level, claim, &shutdown, ending).await;
+                return be_the_hub(opened, log_level, claim, client, &shutdown, ending).await;
             }
             if let Ok(hub) = local::connect(home.path()).await {
-                return bridge(hub, &mut ending).await;
+                return bridge(hub, client, &mut ending).await;
             }
             tokio::time::sleep(CONNECT_PAUSE).await;
         }
@@ -47,7 +48,11 @@ pub(crate) fn run(home: Option<&Path>) -> Result<ExitCode> {
     })?
 }
 
-async fn bridge(hub: UnixStream, ending: &mut ShutdownSignals) -> Result<ExitCode> {
+async fn bridge(mut hub: UnixStream, client: Option<&str>, ending: &mut ShutdownSignals) -> Result<ExitCode> {
+    if let Some(client) = client {
+        let named = local::name_caller(&mut hub, client).await.context("the running hub does not respond")?;
+        named.map_err(|why| BadUsage(format!("client `{client}`: {why}")))?;
+    }
     tracing::info!(target: "hub", "relaying to the running hub");
     let ended = tokio::select! {
         ended = local::bridge(hub, tokio::io::stdin(), tokio::io::stdout()) => ended,
@@ -66,6 +71,7 @@ async fn be_the_hub(
     opened: LoadedHome,
     log_level: logging::LogLevelHandle,
     claim: HubLock,
+    client: Option<&str>,
     shutdown: &ShutdownWatch,
     mut ending: ShutdownSignals,
 ) -> Result<ExitCode> {
@@ -74,6 +80,11 @@ async fn be_the_hub(
     // Calls, connections and the socket share it.
     shutdown.exit_within(grace * 3 + SERVERS_END_WITHIN)?;
     let composed = Arc::new(compose(&home, &config, shutdown.servers())?);
+    let caller = match client {
+        None => LineCaller::Local,
+        Some(name) => LineCaller::named(&composed.hub, name)
+            .map_err(|why| BadUsage(format!("client `{name}`: {why}")))?,
+    };
     super::name_holder(&claim);
     let socket = claim.listen().context("the local socket")?;
     let socket_loop = AcceptLoop::new("socket", &composed.hub);
@@ -96,7 +107,7 @@ async fn be_the_hub(
         () = composed.servers.introduced(INTRODUCED_WITHIN) => {}
         () = ending.received() => {}
     }
-    let serving = line::serve(hub.clone(), "stdio", tokio::io::stdin(), tokio::io::stdout());
+    let serving = line::serve(hub.clone(), "stdio", caller, tokio::io::stdin(), tokio::io::stdout());
     tokio::pin!(serving);
     tokio::select! {
         served = &mut serving => {

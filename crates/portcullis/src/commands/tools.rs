@@ -26,7 +26,7 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
     });
     let command = args.command.unwrap_or(ToolsCommand::List);
     block_on(async {
-        with_hub(&home, &loaded.config, async |link| match command {
+        with_hub(&home, async |link| match command {
             ToolsCommand::List => list(link, &home, &loaded.config, as_json).await,
             ToolsCommand::Call { name, arguments } => call(link, &name, &arguments, as_json).await,
         })

@@ -42,6 +42,7 @@ mod slow_connections;
 mod traversal;
 mod unknown_revision;
 mod unrecorded_change;
+mod unrestricted_stdio;
 mod unseen_command;
 mod whole_run;
 mod wrong_shapes;

@@ -7,6 +7,7 @@
 
 use anyhow::{Context, bail};
 use portcullis_core::Registry;
+use portcullis_server::line::LineCaller;
 use portcullis_testkit::{BoxedHub, conformance, taken_as_it_is};
 use portcullis_upstream::{
     Processes, ProgramLookup, StatusKind, StdioSpec, Upstream, ValueResolver, WorkingDir,
@@ -60,7 +61,7 @@ async fn serve_lines(era: Option<&str>) -> anyhow::Result<()> {
     let boxed = BoxedHub::new(fixtures()?, true)?;
     let (inside, outside) = tokio::io::duplex(64 * 1024);
     let (from, to) = tokio::io::split(inside);
-    tokio::spawn(portcullis_server::line::serve(boxed.hub.clone(), "stdio", from, to));
+    tokio::spawn(portcullis_server::line::serve(boxed.hub.clone(), "stdio", LineCaller::Local, from, to));
     let (mut answers, mut requests) = tokio::io::split(outside);
     let answering =
         tokio::spawn(async move { tokio::io::copy(&mut answers, &mut tokio::io::stdout()).await });
