@@ -23,7 +23,8 @@ pub struct FamilyModule {
     pub tables: Option<FamilyTables>,
     /// Its section of the configuration.
     pub section: Option<SectionSpec>,
-    /// What `doctor` says of it. It needs no running hub, changes nothing and makes no request.
+    /// What `doctor` says of it. It needs no running hub, makes no request, and changes nothing
+    /// but folders that are missing.
     pub doctor: Option<FamilyDoctor>,
     /// Builds its tools; `None` if it is not configured.
     pub provide: fn(&FamilyParts) -> Result<Option<Provided>, BoxError>,

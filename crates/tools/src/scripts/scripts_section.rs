@@ -201,7 +201,7 @@ impl ScriptSettings {
         }
     }
 
-    /// Opens the scripts and the decisions about them. `secure` is the private folder of the hub.
+    /// Opens the scripts and the decisions about them.
     pub fn open_store(&self, database: &Database) -> ScriptStore {
         ScriptStore::open(&self.folder, database, self.allow.clone(), Arc::new(SystemClock))
     }
