@@ -15,7 +15,7 @@ pub struct CallView {
     /// When it started.
     pub at: Timestamp,
     pub client: String,
-    /// `client`, `schedule`, `script`, `chat` or `admin`.
+    /// `client`, `schedule`, `script`, `chat`, `engine` or `admin`.
     pub origin: String,
     /// `tool`, `resource`, `prompt` or `completion`.
     pub kind: String,
