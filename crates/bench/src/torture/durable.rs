@@ -7,6 +7,10 @@
 //! returned; a new name, once its folder was flushed. After a flush that failed, the kernel may have dropped the pages:
 //! that part of the file has to be written again, and another flush alone does not help. Names are kept in a journal
 //! and are not dropped that way.
+//!
+//! Calls come one after another. Before a call changes a file, its record has to be durable: of what was written to the log since
+//! the last reply, something. Records of other changes follow at any moment, as of commands that the hub takes over from the
+//! spool, and nothing waits for them.
 
 use super::trace::Syscall;
 use std::collections::HashMap;
@@ -84,7 +88,7 @@ fn before(disk: &Disk, call: &Syscall, places: &DiskLayout, promises: &Durabilit
         }
         "rename" | "renameat" | "renameat2" => {
             let target = call.paths().pop().filter(|path| path.starts_with(&places.files))?;
-            records().err().map(|problem| format!("`{target}` is replaced, but {problem}"))
+            disk.recorded(&places.log, &places.home).err().map(|problem| format!("`{target}` is replaced, but {problem}"))
         }
         _ => None,
     }
@@ -101,12 +105,16 @@ struct Disk {
     files: HashMap<String, Contents>,
     /// New names, and when they were given.
     names: HashMap<String, usize>,
+    /// When the last reply had left.
+    replied: usize,
 }
 
 #[derive(Default)]
 struct Contents {
     bytes: u64,
     unflushed: Vec<(Range<u64>, State)>,
+    /// When the newest bytes were written that a flush has covered.
+    flushed_through: Option<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -123,6 +131,7 @@ impl Disk {
             ("fsync" | "fdatasync", Some(path), _) => self.flushed(path, call),
             // Nothing else that failed changed anything.
             _ if call.returned.is_none() => {}
+            ("write", ..) if call.args.starts_with("1<") => self.replied = call.ended,
             ("write", Some(path), _) => {
                 let from = self.file(path).bytes;
                 self.written(path, from, call);
@@ -193,9 +202,13 @@ impl Disk {
                     *state = State::Lost;
                 }
             }
+            let flushed_through = &mut contents.flushed_through;
             contents.unflushed.retain(|(_, state)| match state {
-                State::WrittenAt(line) => *line >= call.begun,
-                State::Lost => true,
+                State::WrittenAt(line) if *line < call.begun => {
+                    *flushed_through = (*flushed_through).max(Some(*line));
+                    false
+                }
+                State::WrittenAt(_) | State::Lost => true,
             });
         }
         if succeeded {
@@ -214,6 +227,20 @@ impl Disk {
             };
             return Err(format!("bytes {} to {} of `{file}` are {why}", range.start, range.end));
         }
+        self.named(file, home)
+    }
+
+    /// Returns why the record of the call that came after the last reply would be gone.
+    fn recorded(&self, log: &str, home: &str) -> Result<(), String> {
+        let flushed = self.files.get(log).is_some_and(|contents| {
+            let nothing_lost = contents.unflushed.iter().all(|(_, state)| *state != State::Lost);
+            nothing_lost && contents.flushed_through.is_some_and(|line| line > self.replied)
+        });
+        if flushed { self.named(log, home) } else { self.durable(log, home) }
+    }
+
+    /// Returns which name of a path would be gone.
+    fn named(&self, file: &str, home: &str) -> Result<(), String> {
         let mut path = file;
         while path.len() > home.len() {
             if let Some(line) = self.names.get(path) {
@@ -303,6 +330,23 @@ mod tests {
             let problems = check(&HONEST.replace(flush, ""));
             assert!(problems.iter().any(|told| told.contains(problem)), "{flush}: {problems:?}");
         }
+    }
+
+    /// The hub takes records over from the spool at any moment.
+    #[test]
+    fn only_the_record_of_the_call_has_to_be_durable() {
+        let other = "2 write(5</h/a/log>, \"{other}\", 7) = 7\n";
+        let begin = "2 write(5</h/a/log>, \"{begin}\", 7) = 7\n2 fdatasync(5</h/a/log>) = 0\n";
+        let reply = "1 write(1<pipe:[1]>, \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":3}\", 30) = 30\n";
+        assert!(HONEST.contains(begin));
+        let followed = HONEST.replace(begin, &[begin, other].concat());
+        assert_eq!(check(&followed), [""; 0]);
+        let replied = HONEST.replace(begin, &[reply, begin, other].concat());
+        assert_eq!(check(&replied), [""; 0]);
+        let of_the_call_before = HONEST.replace(begin, &[begin, reply, other].concat());
+        assert!(check(&of_the_call_before)[0].contains("and not flushed"), "{:?}", check(&of_the_call_before));
+        let lost = followed.replace(other, &[other, "2 fdatasync(5</h/a/log>) = -1 EIO (x) (INJECTED)\n"].concat());
+        assert!(check(&lost)[0].contains("not written again"), "{:?}", check(&lost));
     }
 
     #[test]
