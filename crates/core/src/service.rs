@@ -31,6 +31,8 @@ pub enum Health {
 pub struct ServiceCtx {
     /// Cancelled when the hub shuts down. The service gives up its leases and returns.
     pub shutdown: CancellationToken,
+    /// Cancelled after that, when the calls in flight are done: the end of a service that calls rely on.
+    pub calls_over: CancellationToken,
     pub clock: Arc<dyn Clock>,
     /// For calls, by [`crate::Gate::call_as`] only.
     pub gate: GateHandle,

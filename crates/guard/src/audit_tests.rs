@@ -342,3 +342,32 @@ async fn a_writer_that_panics_stops_what_acts_and_nothing_else() {
     assert_eq!(setup.handle.health(), Err("the audit writer has stopped".to_owned()));
     assert_eq!(setup.world.acted(), 2, "the reads");
 }
+
+/// What commands change is recorded by the hub, once, even if its log fails meanwhile.
+#[tokio::test]
+async fn the_spool_waits_for_a_log_that_fails() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings = AuditSettings::in_folder(dir.path());
+    let (disk, clock) = (Disk::default(), Arc::new(StoppedClock));
+    let handle = AuditHandle::write_to(disk.clone(), clock.clone()).unwrap();
+    let log = ChangeLog::new(handle, clock.clone(), Redactor::new(&[]).ok().unwrap());
+    let mut reader = SpoolReader::new(&settings, log);
+    let change = |action: &str| {
+        let actor = "admin".to_owned();
+        SpooledChange::begin(&settings, actor, action, serde_json::json!({}), clock.now()).unwrap()
+    };
+    change("clients.add").end(Ok(()), clock.now()).unwrap();
+    let spooled = || std::fs::metadata(settings.dir.join("changes.spool")).unwrap().len();
+    disk.set_broken(true);
+    for _ in 0..2 {
+        assert_eq!(reader.take_over().await, Err("disk on fire".to_owned()));
+        assert!(spooled() > 0);
+    }
+    disk.set_broken(false);
+    assert_eq!(reader.take_over().await, Ok(()));
+    assert_eq!((disk.lines().len(), spooled()), (2, 0));
+    // Lines of the same length come after it.
+    change("clients.add").end(Ok(()), clock.now()).unwrap();
+    assert_eq!(reader.take_over().await, Ok(()));
+    assert_eq!((disk.lines().len(), spooled()), (4, 0));
+}

@@ -546,8 +546,9 @@ fn reference_decision(policy: &Policy, who: &Caller, listing: &PolicySubject<'_>
             && rule.clients.matches(&who.client.name)
             && rule.origins.as_ref().is_none_or(|origins| {
                 let restricts = rule.decision != RuleAction::Allow;
-                let nested =
-                    |origin: &Origin| restricts && *origin != Origin::Client && who.ancestors.contains(*origin);
+                let nested = |origin: &Origin| {
+                    restricts && *origin != Origin::Client && who.ancestors.contains(*origin)
+                };
                 origins.iter().any(|origin| *origin == who.origin || nested(origin))
             })
             && rule.effects.is_none_or(|effects| effects.contains(listing.effect))

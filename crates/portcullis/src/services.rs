@@ -70,17 +70,17 @@ pub(crate) fn of_a_hub(composed: &Arc<ComposedHub>, process: ServingHub<'_>) -> 
     services
 }
 
-/// The services of a command that is the hub for one moment: what its own calls rely on. Secrets that another process adds are
-/// redacted, and servers that it stops do stop.
+/// The services of a command that is the hub for one moment: what its own calls rely on, until they are done. Secrets that another
+/// process adds are redacted, and servers that it stops do stop.
 pub(crate) fn of_a_command(composed: &ComposedHub) -> [Arc<dyn Service>; 2] {
     let (live, managed) = (composed.live_secrets.clone(), composed.servers.clone());
     let (servers, folder) = (composed.servers.clone(), composed.config.load().workspace.secure_dir());
     [
         service("secrets", move |ctx| {
-            secret_store::watch(live.clone(), managed.clone(), ctx.shutdown.cancelled_owned())
+            secret_store::watch(live.clone(), managed.clone(), ctx.calls_over.cancelled_owned())
         }),
         service("servers", move |ctx| {
-            mcp::watch(servers.clone(), folder.clone(), ctx.shutdown.cancelled_owned())
+            mcp::watch(servers.clone(), folder.clone(), ctx.calls_over.cancelled_owned())
         }),
     ]
 }

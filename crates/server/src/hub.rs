@@ -19,6 +19,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// How much longer than calls the services may take at shutdown that calls rely on.
+const AFTER_CALLS: Duration = Duration::from_millis(500);
+
 /// The clients cannot be read at the moment, so nothing is known of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientsUnavailable;
@@ -177,6 +180,8 @@ pub struct Hub {
     pub(crate) running: TaskTracker,
     /// Cancelled when the hub stops accepting work.
     pub(crate) closing: CancellationToken,
+    /// Cancelled when the calls in flight are done, or their grace period is over.
+    calls_over: CancellationToken,
     /// Cancelled when the work in flight is done, or its grace period is over.
     pub(crate) drained: CancellationToken,
 }
@@ -204,6 +209,7 @@ impl Hub {
             services: Services::default(),
             running: TaskTracker::new(),
             closing: CancellationToken::new(),
+            calls_over: CancellationToken::new(),
             drained: CancellationToken::new(),
         }))
     }
@@ -217,8 +223,8 @@ impl Hub {
     pub fn start_services(&self, services: Vec<Arc<dyn Service>>) -> Result<(), DuplicateService> {
         let gate = GateHandle::default();
         gate.connect(&self.gate);
-        let (shutdown, clock) = (self.closing.clone(), self.clock.clone());
-        self.services.start(services, &ServiceCtx { shutdown, clock, gate })
+        let (shutdown, calls_over) = (self.closing.clone(), self.calls_over.clone());
+        self.services.start(services, &ServiceCtx { shutdown, calls_over, clock: self.clock.clone(), gate })
     }
 
     /// Returns the state of each service.
@@ -235,8 +241,12 @@ impl Hub {
     pub async fn shut_down(&self, grace: Duration) -> bool {
         self.closing.cancel();
         self.running.close();
-        let calls = tokio::time::timeout(grace, self.running.wait());
-        let (calls, services) = tokio::join!(calls, self.services.drained(grace));
+        let calls = async {
+            let calls = tokio::time::timeout(grace, self.running.wait()).await;
+            self.calls_over.cancel();
+            calls
+        };
+        let (calls, services) = tokio::join!(calls, self.services.drained(grace + AFTER_CALLS));
         if !services.is_empty() {
             tracing::warn!(target: "service", services = services.join(", "), "Services did not end in time.");
         }
@@ -319,5 +329,6 @@ impl Drop for Hub {
     fn drop(&mut self) {
         // Ends the services of a hub that was never shut down.
         self.closing.cancel();
+        self.calls_over.cancel();
     }
 }

@@ -238,6 +238,7 @@ mod tests {
     fn ctx() -> ServiceCtx {
         ServiceCtx {
             shutdown: CancellationToken::new(),
+            calls_over: CancellationToken::new(),
             clock: Arc::new(SystemClock),
             gate: GateHandle::default(),
         }

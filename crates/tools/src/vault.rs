@@ -33,7 +33,7 @@ use portcullis_core::{
     CallCtx, CallLimits, Content, Effect, Example, Family, IntoToolOutput, Json, Label, Reach, Root,
     SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
 };
-use portcullis_family::{BoxError, FamilyMode, FamilyModule, FamilyParts, SectionSpec};
+use portcullis_family::{BoxError, FamilyModule, FamilyParts, Provided, SectionSpec};
 use schemars::JsonSchema;
 use search::{Excerpt, SearchHits};
 use serde::{Deserialize, Serialize};
@@ -227,7 +227,7 @@ pub(crate) const MODULE: FamilyModule = FamilyModule {
     doctor: Some(doctor::checks),
     provide: |parts| {
         let Some(settings) = parts.section::<VaultSection>() else { return Ok(None) };
-        Ok(Some(family(&VaultConfig::of(settings, parts))?.into()))
+        family(&VaultConfig::of(settings, parts)).map(Some)
     },
 };
 
@@ -244,13 +244,12 @@ impl VaultConfig {
                 within: sync.within,
                 retry_after: PUSH_RETRY_AFTER,
             },
-            at_start: parts.mode == FamilyMode::Live,
         });
         VaultConfig { path: parts.folder(&settings.path), sync }
     }
 }
 
-fn family(config: &VaultConfig) -> Result<Family, BoxError> {
+fn family(config: &VaultConfig) -> Result<Provided, BoxError> {
     let shown = config.path.display();
     let root = Root::create(&config.path).map_err(|error| format!("the vault `{shown}`: {error}"))?;
     let notes =
@@ -260,8 +259,9 @@ fn family(config: &VaultConfig) -> Result<Family, BoxError> {
     let (reach, limits) =
         if sync.is_some() { (Reach::Outside, WITH_GIT) } else { (Reach::Local, CallLimits::DEFAULT) };
     let written: &[Label] = if sync.is_some() { &[Label::Outward] } else { &[] };
+    let service = sync.clone();
     let vault = Arc::new(Vault { notes, sync });
-    Ok(Family::new("vault")
+    let family = Family::new("vault")
         .tool(ToolSpec { limits, ..READ }, &vault, read)
         .labelled(&[Label::Private])
         .tool(ToolSpec { reach, limits, ..WRITE }, &vault, write)
@@ -269,7 +269,12 @@ fn family(config: &VaultConfig) -> Result<Family, BoxError> {
         .tool(ToolSpec { limits, ..LIST }, &vault, list)
         .labelled(&[Label::Private])
         .tool(ToolSpec { limits, ..SEARCH }, &vault, search)
-        .labelled(&[Label::Private]))
+        .labelled(&[Label::Private]);
+    let provided = Provided::from(family);
+    Ok(match service {
+        Some(service) => provided.with_service(service),
+        None => provided,
+    })
 }
 
 impl Vault {

@@ -88,7 +88,9 @@ fn before(disk: &Disk, call: &Syscall, places: &DiskLayout, promises: &Durabilit
         }
         "rename" | "renameat" | "renameat2" => {
             let target = call.paths().pop().filter(|path| path.starts_with(&places.files))?;
-            disk.recorded(&places.log, &places.home).err().map(|problem| format!("`{target}` is replaced, but {problem}"))
+            disk.recorded(&places.log, &places.home)
+                .err()
+                .map(|problem| format!("`{target}` is replaced, but {problem}"))
         }
         _ => None,
     }
@@ -120,8 +122,8 @@ struct Contents {
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     WrittenAt(usize),
-    /// Dropped by a flush that failed.
-    Lost,
+    /// Written then, and dropped by a flush that failed.
+    LostAt(usize),
 }
 
 impl Disk {
@@ -158,7 +160,7 @@ impl Disk {
                 let durable = self.files.get(from).is_none_or(|contents| contents.unflushed.is_empty());
                 let mut contents = Contents::default();
                 if !durable {
-                    contents.unflushed.push((0..u64::MAX, State::Lost));
+                    contents.unflushed.push((0..u64::MAX, State::LostAt(0)));
                 }
                 self.files.insert(to.clone(), contents);
                 self.names.insert(to.clone(), call.ended);
@@ -198,8 +200,8 @@ impl Disk {
         let succeeded = call.returned.is_some();
         if let Some(contents) = self.files.get_mut(path) {
             for (_, state) in &mut contents.unflushed {
-                if !succeeded {
-                    *state = State::Lost;
+                if let (false, State::WrittenAt(line)) = (succeeded, *state) {
+                    *state = State::LostAt(line);
                 }
             }
             let flushed_through = &mut contents.flushed_through;
@@ -208,7 +210,7 @@ impl Disk {
                     *flushed_through = (*flushed_through).max(Some(*line));
                     false
                 }
-                State::WrittenAt(_) | State::Lost => true,
+                State::WrittenAt(_) | State::LostAt(_) => true,
             });
         }
         if succeeded {
@@ -223,7 +225,7 @@ impl Disk {
         if let Some((range, state)) = contents.unflushed.first() {
             let why = match state {
                 State::WrittenAt(line) => format!("written on line {} and not flushed", line + 1),
-                State::Lost => "not written again after a flush that failed".to_owned(),
+                State::LostAt(_) => "not written again after a flush that failed".to_owned(),
             };
             return Err(format!("bytes {} to {} of `{file}` are {why}", range.start, range.end));
         }
@@ -233,8 +235,13 @@ impl Disk {
     /// Returns why the record of the call that came after the last reply would be gone.
     fn recorded(&self, log: &str, home: &str) -> Result<(), String> {
         let flushed = self.files.get(log).is_some_and(|contents| {
-            let nothing_lost = contents.unflushed.iter().all(|(_, state)| *state != State::Lost);
-            nothing_lost && contents.flushed_through.is_some_and(|line| line > self.replied)
+            let Some(through) = contents.flushed_through.filter(|line| *line > self.replied) else {
+                return false;
+            };
+            !contents
+                .unflushed
+                .iter()
+                .any(|(_, state)| matches!(state, State::LostAt(line) if *line <= through))
         });
         if flushed { self.named(log, home) } else { self.durable(log, home) }
     }
@@ -344,9 +351,16 @@ mod tests {
         let replied = HONEST.replace(begin, &[reply, begin, other].concat());
         assert_eq!(check(&replied), [""; 0]);
         let of_the_call_before = HONEST.replace(begin, &[begin, reply, other].concat());
-        assert!(check(&of_the_call_before)[0].contains("and not flushed"), "{:?}", check(&of_the_call_before));
-        let lost = followed.replace(other, &[other, "2 fdatasync(5</h/a/log>) = -1 EIO (x) (INJECTED)\n"].concat());
-        assert!(check(&lost)[0].contains("not written again"), "{:?}", check(&lost));
+        assert!(
+            check(&of_the_call_before)[0].contains("and not flushed"),
+            "{:?}",
+            check(&of_the_call_before)
+        );
+        let failed = "2 fdatasync(5</h/a/log>) = -1 EIO (x) (INJECTED)\n";
+        let lost_later = followed.replace(other, &[other, failed].concat());
+        assert_eq!(check(&lost_later), [""; 0]);
+        let lost_before = HONEST.replace(begin, &[other, failed, begin].concat());
+        assert!(check(&lost_before)[0].contains("not written again"), "{:?}", check(&lost_before));
     }
 
     #[test]

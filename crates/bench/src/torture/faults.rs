@@ -332,6 +332,10 @@ fn hub(program: &Path, fault: &InjectedFault, random: &mut SplitMix64) -> Result
         problems.push(format!("something panicked: {said}"));
     }
 
+    if started && !has_write_ahead_log(&lab.secure().join("portcullis.db"))? {
+        problems.push("the hub works on a database without a write-ahead log".to_owned());
+    }
+
     let calls = trace::parse(&std::fs::read_to_string(&log)?);
     seen.faults = calls.iter().filter(|call| call.injected).count() as u64;
     seen.hit = u64::from(seen.faults > 0);
@@ -344,6 +348,12 @@ fn hub(program: &Path, fault: &InjectedFault, random: &mut SplitMix64) -> Result
     }
     seen.problems = problems.into_iter().map(|problem| format!("{fault:?}: {problem}")).collect();
     Ok(seen)
+}
+
+/// Returns whether both format versions in the header of a database name the write-ahead log.
+fn has_write_ahead_log(database: &Path) -> Result<bool> {
+    let header = std::fs::read(database)?;
+    Ok(header.get(18..20) == Some(&[2, 2]))
 }
 
 fn recovers(session: &mut StdioSession) -> bool {

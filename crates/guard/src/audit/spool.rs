@@ -128,7 +128,8 @@ impl SpoolReader {
     /// Records every complete line, and truncates the file once they are on disk.
     pub async fn take_over(&mut self) -> Result<(), String> {
         let lines = self.unread().map_err(|error| format!("{FILE}: {error}"))?;
-        if lines.is_empty() {
+        // Lines that were recorded and not flushed, or not truncated, are still in the file.
+        if self.handed == 0 {
             return Ok(());
         }
         for line in lines {
@@ -142,7 +143,10 @@ impl SpoolReader {
     fn unread(&mut self) -> io::Result<Vec<Line>> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.handed = 0;
+                return Ok(Vec::new());
+            }
             Err(error) => return Err(error),
         };
         let bytes = file.metadata()?.len();
@@ -192,8 +196,9 @@ impl SpoolReader {
         // Lines added meanwhile are recorded at the next poll.
         if file.metadata()?.len() == self.handed {
             file.set_len(0)?;
-            file.sync_all()?;
+            // Before the flush, which may fail: the lines are gone from the file.
             self.handed = 0;
+            file.sync_all()?;
         }
         Ok(())
     }

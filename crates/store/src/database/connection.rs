@@ -103,9 +103,7 @@ fn open(path: &Path) -> Result<Connection, DatabaseError> {
 fn write_ahead(connection: &Connection, path: &Path) -> Result<(), DatabaseError> {
     let began = Instant::now();
     loop {
-        let switched =
-            connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
-        match switched.map_err(DatabaseError::from) {
+        match set_journal_mode(connection, "WAL").map_err(DatabaseError::from) {
             Err(error) if error.is_busy() && began.elapsed() < BUSY_WITHIN => {
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -118,6 +116,12 @@ fn write_ahead(connection: &Connection, path: &Path) -> Result<(), DatabaseError
             }
         }
     }
+}
+
+/// Sets the journal mode, and returns the one that is in force. SQLite commits the switch after it has returned the row, so the
+/// statement runs to its end: a commit that fails is an error.
+pub(super) fn set_journal_mode(connection: &Connection, mode: &str) -> rusqlite::Result<String> {
+    connection.prepare(&format!("PRAGMA journal_mode = {mode}"))?.query_one([], |row| row.get(0))
 }
 
 fn prepare(connection: &Connection) -> Result<(), DatabaseError> {

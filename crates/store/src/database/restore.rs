@@ -77,7 +77,7 @@ fn prepare(backup: &Path, new: &Path, migrations: &[Migration]) -> Result<(), Da
         return Err(DatabaseError::refused(backup, &format!("cannot be restored: {}", shown.join("; "))));
     }
     // Everything in one file, which one rename puts in force.
-    copied.pragma_update_and_check(None, "journal_mode", "DELETE", |_| Ok(()))?;
+    connection::set_journal_mode(&copied, "DELETE")?;
     copied.close().map_err(|(_, error)| error)?;
     sync(new)
 }

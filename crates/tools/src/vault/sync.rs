@@ -17,7 +17,9 @@ use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use portcullis_core::root::WriteSummary;
-use portcullis_core::{Secret, ToolError, blocking, run_blocking};
+use portcullis_core::{
+    BoxFuture, Secret, Service, ServiceCtx, ServiceError, ToolError, blocking, run_blocking,
+};
 use portcullis_egress::SecretSource;
 use portcullis_store::secrets::SecretRef;
 use rebase::{IntegrationResult, integrate};
@@ -26,10 +28,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use sync_report::{REFUSED, conflict_notice, describe_problem};
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 
 pub(super) use sync_report::{NoteConflict, SyncReport};
@@ -75,8 +76,6 @@ pub struct SyncConfig {
     pub secrets: Arc<dyn SecretSource>,
     pub author: CommitAuthor,
     pub times: SyncTimes,
-    /// Whether to sync at startup, and not only when a tool is called.
-    pub at_start: bool,
 }
 
 impl fmt::Debug for SyncConfig {
@@ -99,7 +98,8 @@ pub(super) struct VaultSyncer {
     notes: Arc<NoteStore>,
     one: AsyncMutex<()>,
     last: Mutex<LastSync>,
-    retrying: AtomicBool,
+    /// Whether a commit waits for a push that the service tries again.
+    unpushed: watch::Sender<bool>,
 }
 
 /// A note to write and commit.
@@ -111,21 +111,14 @@ struct NoteChange {
 
 impl VaultSyncer {
     pub(super) fn open(config: &SyncConfig, vault: &Path, notes: Arc<NoteStore>) -> Arc<VaultSyncer> {
-        let syncing = Arc::new(VaultSyncer {
+        Arc::new(VaultSyncer {
             config: config.clone(),
             vault: vault.to_owned(),
             notes,
             one: AsyncMutex::new(()),
             last: Mutex::default(),
-            retrying: AtomicBool::new(false),
-        });
-        if config.at_start
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let first = syncing.clone();
-            runtime.spawn(async move { first.pull_if_stale().await });
-        }
-        syncing
+            unpushed: watch::Sender::new(false),
+        })
     }
 
     /// Pulls if the last pull is too old, and returns a notice for a reader.
@@ -198,7 +191,7 @@ impl VaultSyncer {
             Err(partial) => partial,
         };
         if facts.committed && !facts.pushed {
-            self.retry_later();
+            self.unpushed.send_replace(true);
         }
         Ok((written, facts))
     }
@@ -339,24 +332,53 @@ impl VaultSyncer {
         message
     }
 
-    /// Retries with exponential backoff until nothing is left to push. One such task at a time.
-    fn retry_later(self: &Arc<VaultSyncer>) {
-        if self.retrying.swap(true, Ordering::AcqRel) {
-            return;
+    /// Pulls once, and pushes again what could not be pushed.
+    async fn sync_unasked(self: Arc<VaultSyncer>) {
+        self.pull_if_stale().await;
+        let mut unpushed = self.unpushed.subscribe();
+        // The sender is a field, so it lives as long as this.
+        while unpushed.wait_for(|unpushed| *unpushed).await.is_ok() {
+            self.push_again().await;
         }
-        let (weak, mut pause) = (Arc::downgrade(self), self.config.times.retry_after);
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(pause).await;
-                let Some(syncing) = weak.upgrade() else { return };
+    }
+
+    /// Syncs with exponential backoff until nothing is left to push.
+    async fn push_again(self: &Arc<VaultSyncer>) {
+        let mut pause = self.config.times.retry_after;
+        loop {
+            tokio::time::sleep(pause).await;
+            let syncing = self.clone();
+            let sync = tokio::spawn(async move {
                 let _one = syncing.one.lock().await;
-                if syncing.sync(None).await.is_ok() {
-                    syncing.retrying.store(false, Ordering::Release);
-                    return;
+                let done = syncing.sync(None).await.is_ok();
+                if done {
+                    // Writes hold the same lock, so none has failed to push since.
+                    syncing.unpushed.send_replace(false);
                 }
-                pause = (pause * 2).min(RETRY_LAST);
+                done
+            });
+            if sync.await.unwrap_or(false) {
+                return;
             }
-        });
+            pause = (pause * 2).min(RETRY_LAST);
+        }
+    }
+}
+
+impl Service for VaultSyncer {
+    fn name(&self) -> &'static str {
+        "vault-sync"
+    }
+
+    /// At shutdown nothing new begins. A note that is not pushed by then is on disk and committed, and the next start pushes it.
+    fn run(self: Arc<Self>, ctx: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>> {
+        Box::pin(async move {
+            tokio::select! {
+                () = ctx.shutdown.cancelled() => {}
+                () = self.sync_unasked() => {}
+            }
+            Ok(())
+        })
     }
 }
 

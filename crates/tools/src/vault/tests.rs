@@ -27,7 +27,7 @@ impl VaultFixture {
         std::fs::create_dir(&vault).unwrap();
         files.iter().for_each(|(path, text)| put(&vault, path, text));
         let config = VaultConfig { path: vault, sync: None };
-        let hub = ToolsFixture::only(family(&config).unwrap());
+        let hub = ToolsFixture::only(family(&config).unwrap().family);
         VaultFixture { folder, hub }
     }
 

@@ -4,6 +4,7 @@ use super::{facts, put};
 use crate::testing::ToolsFixture;
 use crate::vault::sync::{CommitAuthor, SyncConfig, SyncTimes};
 use crate::vault::{VaultConfig, family};
+use portcullis_core::{GateHandle, ServiceCtx, SystemClock};
 use portcullis_egress::NoSecrets;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 /// Far longer than any sync here takes.
 pub(super) const PATIENT: SyncTimes = SyncTimes {
@@ -87,7 +89,6 @@ impl SyncFixture {
             secrets: Arc::new(NoSecrets),
             author: CommitAuthor { name: "Hub".to_owned(), email: "hub@example.com".to_owned() },
             times: PATIENT,
-            at_start: false,
         }
     }
 
@@ -97,7 +98,24 @@ impl SyncFixture {
 
     pub(super) fn hub_with(&self, sync: SyncConfig) -> ToolsFixture {
         let config = VaultConfig { path: self.vault(), sync: Some(sync) };
-        ToolsFixture::only(family(&config).unwrap())
+        ToolsFixture::only(family(&config).unwrap().family)
+    }
+
+    /// Returns a hub whose service runs.
+    fn serving_hub_with(&self, sync: SyncConfig) -> ToolsFixture {
+        let config = VaultConfig { path: self.vault(), sync: Some(sync) };
+        let provided = family(&config).unwrap();
+        let ctx = ServiceCtx {
+            shutdown: CancellationToken::new(),
+            calls_over: CancellationToken::new(),
+            clock: Arc::new(SystemClock),
+            gate: GateHandle::default(),
+        };
+        assert_eq!(provided.services.len(), 1);
+        for service in provided.services {
+            tokio::spawn(service.run(ctx.clone()));
+        }
+        ToolsFixture::only(provided.family)
     }
 
     /// Returns a note from the remote.
@@ -130,7 +148,7 @@ fn done(pulled: bool, committed: bool, pushed: bool) -> Value {
 async fn a_search_waits_for_the_clone_that_began_before_it() {
     let world = SyncFixture::with(&[("Plan.md", "Buy oat milk.\n")]);
     let times = SyncTimes { pull_after: Duration::from_secs(60), ..PATIENT };
-    let hub = world.hub_with(SyncConfig { times, at_start: true, ..world.config() });
+    let hub = world.serving_hub_with(SyncConfig { times, ..world.config() });
     // Single-threaded: enough yields for the clone to begin, and far fewer than it takes.
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -254,7 +272,7 @@ async fn a_push_is_tried_again_without_a_call() {
     let world = SyncFixture::with(&[SYNCED]);
     let away = world.folder.path().join("away.git");
     let times = SyncTimes { retry_after: Duration::from_millis(20), ..PATIENT };
-    let hub = world.hub_with(SyncConfig { times, ..world.config() });
+    let hub = world.serving_hub_with(SyncConfig { times, ..world.config() });
     facts(&hub, "vault_list", json!({})).await;
     std::fs::rename(world.bare(), &away).unwrap();
     let sync = write(&hub, "a.md", "a\n").await;
