@@ -210,7 +210,8 @@ fn guarded(
     Ok((gate, handles, registered))
 }
 
-/// Builds the hub. Needs a runtime: upstream servers start. Nothing else runs by itself before `Hub::start_services`.
+/// Builds the hub. Needs a runtime: upstream servers start. Other background work waits for `Hub::start_services`; only the watcher
+/// of a vault's files and the pool of script workers live as long as their family.
 pub(crate) fn compose(home: &Home, config: &Config, shutdown: &Shutdown) -> Result<ComposedHub> {
     let (ai_data, secure) = (config.workspace.data_dir(), config.workspace.secure_dir());
     make_private(&secure)?;
