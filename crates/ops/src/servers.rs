@@ -13,7 +13,7 @@ mod status;
 pub mod trust;
 
 pub use invocation::{reached, runs_with};
-pub use status::{ServerStatusReport, sign_in_hint, status_label, status_predicate};
+pub use status::{ServerStatusReport, sign_in_hint, status_label};
 
 use crate::config::{Config, EditError, McpServerSettings};
 use crate::config_file::edit_problem;

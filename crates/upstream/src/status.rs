@@ -45,6 +45,32 @@ pub enum StatusKind {
 }
 
 impl StatusKind {
+    const ALL: [StatusKind; 6] = [
+        StatusKind::Starting,
+        StatusKind::Connected,
+        StatusKind::Failed,
+        StatusKind::Disabled,
+        StatusKind::NeedsAuth,
+        StatusKind::NeedsClientRegistration,
+    ];
+
+    /// Returns the status that [`StatusKind::as_str`] wrote.
+    pub fn parse(text: &str) -> Option<StatusKind> {
+        StatusKind::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Returns the status as the predicate of a sentence about the server.
+    pub fn predicate(self) -> &'static str {
+        match self {
+            StatusKind::Starting => "is starting",
+            StatusKind::Connected => "is connected",
+            StatusKind::Failed => "failed to start",
+            StatusKind::Disabled => "is disabled",
+            StatusKind::NeedsAuth => "needs a login",
+            StatusKind::NeedsClientRegistration => "needs a client registration",
+        }
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             StatusKind::Starting => "starting",
@@ -75,11 +101,40 @@ impl ServerStatus {
         }
     }
 
-    /// Returns the status as the end of a sentence.
-    pub fn sentence(&self) -> String {
+    /// Returns the status as the predicate of a sentence about the server, with the reason.
+    pub fn predicate(&self) -> String {
         match &self.reason {
-            Some(reason) => format!("{}: {reason}", self.kind.as_str()),
-            None => self.kind.as_str().to_owned(),
+            Some(reason) => format!("{}: {reason}", self.kind.predicate()),
+            None => self.kind.predicate().to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_read_back_and_is_the_predicate_of_a_sentence() {
+        let sentences = StatusKind::ALL.map(|kind| {
+            assert_eq!(StatusKind::parse(kind.as_str()), Some(kind));
+            format!("{}: server `git` {}", kind.as_str(), kind.predicate())
+        });
+        assert_eq!(
+            sentences,
+            [
+                "starting: server `git` is starting",
+                "connected: server `git` is connected",
+                "failed: server `git` failed to start",
+                "disabled: server `git` is disabled",
+                "needs_auth: server `git` needs a login",
+                "needs_client_registration: server `git` needs a client registration",
+            ]
+        );
+        assert_eq!(StatusKind::parse("not running"), None);
+        let reason = Some("no such file".to_owned());
+        let failed = ServerStatus { reason, ..ServerStatus::of(StatusKind::Failed) };
+        assert_eq!(failed.predicate(), "failed to start: no such file");
+        assert_eq!(ServerStatus::of(StatusKind::NeedsAuth).predicate(), "needs a login");
     }
 }

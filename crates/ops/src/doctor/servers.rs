@@ -2,8 +2,8 @@
 
 use super::{CheckState, HealthCheck};
 use crate::config::Config;
-use crate::servers::status_predicate;
 use portcullis_store::servers::StatusBoard;
+use portcullis_upstream::StatusKind;
 use serde_json::Value;
 
 /// Names listed per server.
@@ -51,12 +51,14 @@ fn check(name: &str, server: &Value) -> Option<CheckState> {
             names.join(", ")
         )));
     }
-    match server["status"].as_str() {
-        Some(status @ ("failed" | "needs_auth" | "needs_client_registration")) => {
+    match server["status"].as_str().and_then(StatusKind::parse) {
+        Some(
+            status @ (StatusKind::Failed | StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration),
+        ) => {
             let reason = server["reason"].as_str().unwrap_or("unknown reason");
             Some(CheckState::Warning(format!(
                 "`{name}` {}: {reason}; run `portcullis mcp status {name}`",
-                status_predicate(status)
+                status.predicate()
             )))
         }
         _ => None,

@@ -8,7 +8,7 @@ use portcullis_core::{
     BoxFuture, Call, Catalog, DefaultDecision, Outcome, Permit, Provider, ResourceClaim, ToolError,
     WatchState,
 };
-use portcullis_upstream::Upstream;
+use portcullis_upstream::{StatusKind, Upstream};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -77,6 +77,6 @@ impl Provider for AbsentServer {
     }
 
     fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {
-        Box::pin(async { Err(ToolError::unavailable(format!("server `{}` is disabled", self.name))) })
+        Box::pin(async { Err(ToolError::unavailable(format!("server `{}` {}", self.name, StatusKind::Disabled.predicate()))) })
     }
 }

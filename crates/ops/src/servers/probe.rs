@@ -1,6 +1,6 @@
 //! Probe: connects to a server once and lists what it provides.
 
-use super::{action, sign_in_hint, status_predicate};
+use super::{action, sign_in_hint};
 use crate::config::{Config, McpServerSettings};
 use crate::context::Operations;
 use crate::mcp::{ServerFactory, shown};
@@ -79,10 +79,7 @@ impl ProbeReport {
     }
 
     fn failure(&self) -> String {
-        let mut text = format!("server `{}` {}", self.name, status_predicate(self.status.kind.as_str()));
-        if let Some(reason) = &self.status.reason {
-            text.push_str(&format!(": {reason}"));
-        }
+        let mut text = format!("server `{}` {}", self.name, self.status.predicate());
         if !self.status.stderr.is_empty() {
             text.push_str(&format!("\nstderr:\n  {}", self.status.stderr.join("\n  ")));
         }

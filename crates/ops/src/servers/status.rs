@@ -14,16 +14,6 @@ pub fn status_label(status: &str) -> String {
     }
 }
 
-/// Returns a server status as the predicate of a sentence.
-pub fn status_predicate(status: &str) -> String {
-    match status {
-        "needs_auth" => "needs a login".to_owned(),
-        "needs_client_registration" => "needs a client registration".to_owned(),
-        "failed" => "failed to start".to_owned(),
-        other => format!("is {}", status_label(other)),
-    }
-}
-
 /// Returns the fix for a server that needs authentication.
 pub fn sign_in_hint(server: &McpServerSettings, status: &str) -> Option<String> {
     let name = &server.name;

@@ -50,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
         tokio::time::timeout(CONNECTED_WITHIN, status.wait_for(|status| is_settled(status.kind))).await;
     match settled {
         Ok(Ok(status)) if status.kind == StatusKind::Connected => {}
-        _ => bail!("{}", upstream.status().sentence()),
+        _ => bail!("the server {}", upstream.status().predicate()),
     }
     // The server's event stream opens concurrently; if a call came first, the suite would take the stream for
     // a resumed one.

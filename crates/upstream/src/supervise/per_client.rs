@@ -50,8 +50,8 @@ impl PerClientServers {
         let name = &self.shared.spec.name;
         if self.shared.stop.is_cancelled() {
             return Err(ToolError::unavailable(format!(
-                "server `{name}` is {}",
-                StatusKind::Disabled.as_str()
+                "server `{name}` {}",
+                StatusKind::Disabled.predicate()
             )));
         }
         if running.len() >= self.clients_max {

@@ -225,8 +225,8 @@ impl UpstreamServer {
                 () = tokio::time::sleep_until(until(within)) => break,
             }
         }
-        let sentence = self.reach.status.borrow().sentence();
-        let error = ToolError::unavailable(format!("server `{}` is {sentence}", self.spec.name));
+        let predicate = self.reach.status.borrow().predicate();
+        let error = ToolError::unavailable(format!("server `{}` {predicate}", self.spec.name));
         Err(match self.stop.is_cancelled() {
             true => error.hint("list again: the server was removed"),
             false => error.hint("the hub retries with backoff; see `portcullis mcp status`"),
