@@ -13,7 +13,6 @@ use crate::desk::{
 use crate::hub_desk::differences::change;
 use crate::servers::add::AddedServer;
 use crate::servers::import::{ServerImport, read_text, read_usual_places};
-use crate::servers::login::logout_sentence;
 use crate::servers::trust::{SeenServer, ServerReview, change_word, definition_text, lines, snapshot_mark};
 use crate::servers::{find_server, reached, runs_with};
 use crate::{Actor, Problem};
@@ -134,14 +133,11 @@ impl HubDesk {
     }
 
     pub(super) async fn take_server_out(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
-        let server = name.clone();
-        let removed = self.run(move |ops| ops.remove_server(&server, &actor)).await?;
-        let ended = match &removed.login {
-            Some(login) => logout_sentence(&name, &login.end().await),
-            None => None,
-        };
-        let said = [Some(removed.sentence(&name)), ended];
-        Ok(done(said.into_iter().flatten().collect::<Vec<_>>().join(" ")))
+        let removed = self.run(move |ops| ops.remove_server(&name, &actor)).await?;
+        let removal = removed.end_login().await;
+        let mut said = removal.sentences();
+        said.extend(removal.note());
+        Ok(done(said.join(" ")))
     }
 
     /// Previews an import; with an actor, imports.

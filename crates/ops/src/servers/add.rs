@@ -94,7 +94,9 @@ impl Operations {
             AddedServer::Untrusted | AddedServer::Trusted(_) => {
                 let path = write()?;
                 // A hub that has not reloaded yet would apply this to the removed one.
-                if !factory.toggles.of(&name).removed {
+                if factory.toggles.of(&name).removed {
+                    self.clear_removal(&name)?;
+                } else {
                     factory.toggles.forget(&name).map_err(anyhow::Error::from)?;
                 }
                 factory.pins.revoke(&name).map_err(anyhow::Error::from)?;

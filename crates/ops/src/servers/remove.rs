@@ -1,7 +1,7 @@
 //! Removing a server from the configuration, with all that the hub keeps about it.
 
 use super::action;
-use super::login::EndingLogin;
+use super::login::{EndingLogin, LogoutResult, logout_listing, logout_sentence};
 use crate::config::{McpServerSettings, remove_server};
 use crate::config_file::ServerEditError;
 use crate::context::Operations;
@@ -9,20 +9,33 @@ use crate::home::environment;
 use crate::login::{self, ServerLogin};
 use crate::secret_store::PassphrasePrompt;
 use crate::{Actor, Problem};
+use anyhow::Context;
+use portcullis_server::local;
 use portcullis_store::secrets::SecretError;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A server that was removed.
+/// A server that was removed. Its login is still to be ended.
+#[must_use = "its login is still to be ended"]
 pub struct RemovedServer {
+    name: String,
     /// The configuration file.
-    pub path: PathBuf,
-    pub was_trusted: bool,
+    path: PathBuf,
+    was_trusted: bool,
     /// Why it is not known whether it had a login, if so.
-    pub unchecked_login: Option<SecretError>,
+    unchecked_login: Option<SecretError>,
     /// The login to end now.
-    pub login: Option<EndingLogin>,
+    login: Option<EndingLogin>,
+}
+
+/// What the removal of a server did.
+pub struct ServerRemoval {
+    name: String,
+    path: PathBuf,
+    was_trusted: bool,
+    unchecked_login: Option<SecretError>,
+    logout: Option<LogoutResult>,
 }
 
 impl Operations {
@@ -49,7 +62,25 @@ impl Operations {
             }
         };
         let login = login.map(EndingLogin::Known).or_else(orphaned);
-        Ok(RemovedServer { path, was_trusted, unchecked_login, login })
+        // A local command has a login only by mistake.
+        let unchecked_login = unchecked_login.filter(|_| server.is_some_and(|server| !server.is_local()));
+        if self.live.is_none()
+            && let Err(error) = self.clear_removal(name)
+        {
+            // The next hub retries.
+            tracing::debug!(target: "upstream", server = name, %error, "state of a removed server not cleared yet");
+        }
+        Ok(RemovedServer { name: name.to_owned(), path, was_trusted, unchecked_login, login })
+    }
+
+    /// Clears the state of a removed server, if no hub runs. A running hub does so after its reload.
+    pub(super) fn clear_removal(&self, name: &str) -> anyhow::Result<()> {
+        // Held meanwhile: a hub that starts later reads the current configuration.
+        let claim = local::claim(self.home.path()).context("the lock of the home folder")?;
+        if claim.is_some() {
+            self.server_factory()?.toggles.forget_removed(name)?;
+        }
+        Ok(())
     }
 
     /// Returns the login of a configured server, also of one that needs none any more.
@@ -73,8 +104,41 @@ impl Operations {
 }
 
 impl RemovedServer {
-    /// Returns what was done, in one sentence.
-    pub fn sentence(&self, name: &str) -> String {
-        format!("Removed server `{name}` from {} and revoked its trust.", self.path.display())
+    /// Logs out, and revokes the tokens where possible.
+    pub async fn end_login(self) -> ServerRemoval {
+        let RemovedServer { name, path, was_trusted, unchecked_login, login } = self;
+        let logout = match login {
+            Some(login) => Some(login.end().await),
+            None => None,
+        };
+        ServerRemoval { name, path, was_trusted, unchecked_login, logout }
+    }
+}
+
+impl ServerRemoval {
+    /// Returns what was done, in whole sentences.
+    pub fn sentences(&self) -> Vec<String> {
+        let (name, path) = (&self.name, self.path.display());
+        let removed = format!("Removed server `{name}` from {path} and revoked its trust.");
+        let logout = self.logout.as_ref().and_then(|logout| logout_sentence(name, logout));
+        [Some(removed), logout].into_iter().flatten().collect()
+    }
+
+    /// Returns what is left to do, if it is not known whether the server had a login.
+    pub fn note(&self) -> Option<String> {
+        let (name, error) = (&self.name, self.unchecked_login.as_ref()?);
+        Some(format!(
+            "Could not check for a login of `{name}`: {error}. To log out: portcullis mcp logout {name}"
+        ))
+    }
+
+    /// Returns the removal as `--json` prints it.
+    pub fn listing(&self) -> Value {
+        let mut value =
+            json!({ "removed": self.name, "was_trusted": self.was_trusted, "file": self.path });
+        if let Some(logout) = &self.logout {
+            value["login"] = logout_listing(logout);
+        }
+        value
     }
 }

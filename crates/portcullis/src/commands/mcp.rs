@@ -13,9 +13,8 @@ use crate::config::secret_detection::ValueDisplay;
 use crate::config::{Config, EditError, McpServerSettings};
 use crate::mcp::ServerFactory;
 use crate::{BadUsage, bad_name, print};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use portcullis_ops::listing::server_listing;
-use portcullis_ops::servers::login::{logout_listing, logout_sentence};
 use portcullis_ops::servers::{RestartOutcome, reached};
 use portcullis_ops::{Operations, ShutdownWatch};
 use portcullis_server::local;
@@ -96,43 +95,11 @@ impl McpCommandContext {
     }
 
     fn remove(&self, name: &str) -> Result<ExitCode> {
-        let server = self.config.mcp.iter().find(|server| server.name == name);
         let removed = self.ops.remove_server(name, &this_user())?;
-        if let Err(error) = self.forget_removed(name) {
-            // The next hub retries.
-            tracing::debug!(target: "upstream", server = name, %error, "state of a removed server not cleared yet");
-        }
-        let ended = removed.login.as_ref().map(|login| self.block_on(login.end())).transpose()?;
-        // A local command has a login only by mistake.
-        if let Some(error) = removed.unchecked_login.as_ref()
-            && server.is_some_and(|server| !server.is_local())
-        {
-            print::note(format!(
-                "Could not check for a login of `{name}`: {error}. To log out: portcullis mcp logout {name}"
-            ));
-        }
-        if self.as_json {
-            let mut said =
-                json!({ "removed": name, "was_trusted": removed.was_trusted, "file": removed.path });
-            if let Some(ended) = ended {
-                said["login"] = logout_listing(&ended);
-            }
-            print::json(&said);
-        } else {
-            print::line(removed.sentence(name));
-            ended.and_then(|ended| logout_sentence(name, &ended)).into_iter().for_each(print::line);
-        }
+        let removal = self.block_on(removed.end_login())?;
+        removal.note().into_iter().for_each(print::note);
+        print::either(self.as_json, &removal.listing(), removal.sentences().join("\n"));
         Ok(ExitCode::SUCCESS)
-    }
-
-    /// Clears the state of a removed server, if no hub runs. A running hub does so after its reload.
-    fn forget_removed(&self, name: &str) -> Result<()> {
-        // Held meanwhile: a hub that starts later reads the current configuration.
-        let claim = local::claim(self.ops.home.path()).context("the lock of the home folder")?;
-        if claim.is_some() {
-            self.ops.server_factory()?.toggles.forget_removed(name)?;
-        }
-        Ok(())
     }
 
     fn reload(&self, name: &str) -> Result<ExitCode> {

@@ -7,7 +7,6 @@ use crate::commands::mcp_auth::{Browser, log_in};
 use crate::commands::this_user;
 use crate::config::{Config, McpServerSettings, NewServer};
 use crate::login::ServerLogin;
-use crate::mcp::ServerFactory;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
@@ -30,8 +29,7 @@ impl McpCommandContext {
         if logs_in {
             self.ops.unlock_secrets(PassphrasePrompt::ToMake)?;
         }
-        let makers = self.ops.server_factory_for(server)?;
-        makers.programs.forget(name)?;
+        self.ops.server_factory_for(server)?.programs.forget(name)?;
         let login =
             logs_in.then(|| self.ops.open_login(&config, server, PassphrasePrompt::ToMake)).transpose()?;
         let had_login = login.as_ref().is_some_and(ServerLogin::is_kept);
@@ -39,7 +37,7 @@ impl McpCommandContext {
             .as_ref()
             .map(|login| log_in(&self.ops, name, login, Browser::Leave, self.as_json))
             .transpose();
-        let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config, makers));
+        let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config));
         if let (Err(_), Some(login), false) = (&added, login, had_login) {
             // Nothing in the configuration refers to the login, so it could not be ended later.
             let ended = self.block_on(async { login.oauth().log_out().await })?;
@@ -55,7 +53,6 @@ impl McpCommandContext {
         new: NewServer,
         server: &McpServerSettings,
         config: &Config,
-        makers: &ServerFactory,
     ) -> Result<ExitCode> {
         let name = args.name.as_str();
         let mut looked: Option<ProbeReport> =
@@ -78,9 +75,6 @@ impl McpCommandContext {
         let seen = looked.as_ref().and_then(|looked| looked.seen.as_ref()).filter(|_| trusted);
         let added = seen.map_or(AddedServer::Untrusted, |seen| AddedServer::Trusted(seen));
         let added = self.ops.add_server(new, added, &this_user())?;
-        if makers.toggles.of(name).removed {
-            self.forget_removed(name)?;
-        }
         if self.as_json {
             let tested = looked.as_ref().map(ProbeReport::listing);
             print::json(&json!({
