@@ -6,25 +6,61 @@
 mod hub;
 mod servers;
 
-pub use hub::{HubState, check_hub};
 pub use portcullis_family::{CheckState, DoctorParts, HealthCheck};
-pub use servers::{check_servers, check_services};
+
+use hub::{HubState, check_hub};
+use servers::{check_servers, check_services};
 
 use crate::config::Config;
 use crate::database;
 use crate::home::{Home, environment};
+use crate::output_redaction::OutputRedaction;
 use crate::secret_store::{self, unasked};
 use crate::tool_families::extra_roots;
 use anyhow::Result;
 use portcullis_core::{Root, SystemClock};
+use portcullis_server::local;
 use portcullis_store::approvals::ApprovalStore;
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::secrets::{SecretError, SecretStore};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub fn check_home(path: &Path) -> CheckState {
+/// Runs every check of the home at `path`, in the order in which they are shown. `count_tools` asks the running hub.
+pub async fn check_all(
+    path: PathBuf,
+    redaction: &OutputRedaction,
+    count_tools: impl AsyncFnOnce(&Home) -> Result<usize>,
+) -> Result<Vec<HealthCheck>> {
+    let mut checks = vec![check_home(&path).of("home")];
+    if !path.is_dir() {
+        return Ok(checks);
+    }
+    let home = &Home::open(path)?;
+    let (of_file, config) = check_config(home);
+    checks.extend(of_file);
+    let Some(config) = &config else { return Ok(checks) };
+    redaction.set_home(home, config);
+    checks.extend([
+        check_workspace(config).of("workspace"),
+        check_clients(home, config).of("clients"),
+        check_approvals(home, config).of("approvals"),
+    ]);
+    let store = open_secrets(home, config);
+    checks.extend(check_egress(config));
+    checks.extend(check_families(home, config, store.as_ref()).await);
+    checks.push(store.as_ref().map_or_else(unreadable, check_secrets).of("secrets"));
+    let hub = HubState::of(home, count_tools).await?;
+    if !config.mcp.is_empty() {
+        checks.extend(check_servers(config, hub.answers()));
+    }
+    checks.push(check_hub(config, hub).of("hub"));
+    checks.extend(check_services(config, local::holder(home.path()).map(|hub| hub.pid)));
+    Ok(checks)
+}
+
+fn check_home(path: &Path) -> CheckState {
     match std::fs::metadata(path) {
         Err(_) => {
             CheckState::Good(format!("{} (does not exist yet; created at the first start)", path.display()))
@@ -41,7 +77,7 @@ pub fn check_home(path: &Path) -> CheckState {
 }
 
 /// Checks the configuration file. Without it nothing else can be checked.
-pub fn check_config(home: &Home) -> (Vec<HealthCheck>, Option<Config>) {
+fn check_config(home: &Home) -> (Vec<HealthCheck>, Option<Config>) {
     match Config::load(home.path(), &environment) {
         Ok(loaded) => {
             let place = loaded.path.map_or("defaults".to_owned(), |path| path.display().to_string());
@@ -64,7 +100,7 @@ pub fn open_secrets(home: &Home, config: &Config) -> Result<SecretStore> {
     secret_store::open(home, config, &database, Arc::new(SystemClock), unasked)
 }
 
-pub fn check_workspace(config: &Config) -> CheckState {
+fn check_workspace(config: &Config) -> CheckState {
     let path = config.workspace.data_dir();
     match Root::create(&path) {
         Ok(_) => CheckState::Good(path.display().to_string()),
@@ -75,11 +111,11 @@ pub fn check_workspace(config: &Config) -> CheckState {
     }
 }
 
-pub fn unreadable(error: &anyhow::Error) -> CheckState {
+fn unreadable(error: &anyhow::Error) -> CheckState {
     CheckState::unreadable(format!("{error:#}"))
 }
 
-pub fn check_clients(home: &Home, config: &Config) -> CheckState {
+fn check_clients(home: &Home, config: &Config) -> CheckState {
     if !database::exists(config) {
         return CheckState::Good("none yet; the first start creates one".to_owned());
     }
@@ -104,7 +140,7 @@ pub fn check_clients(home: &Home, config: &Config) -> CheckState {
     }
 }
 
-pub fn check_approvals(home: &Home, config: &Config) -> CheckState {
+fn check_approvals(home: &Home, config: &Config) -> CheckState {
     let database = match database::open_to_look(home, config) {
         Ok(database) => database,
         Err(error) => return unreadable(&error),
@@ -141,7 +177,7 @@ pub async fn check_families(
 }
 
 /// Checks the certificates for outbound requests, if any are configured.
-pub fn check_egress(config: &Config) -> Option<HealthCheck> {
+fn check_egress(config: &Config) -> Option<HealthCheck> {
     config.egress.ca_file.as_ref()?;
     let state = match extra_roots(config) {
         Ok(roots) => CheckState::Good(format!("{} additional certificates trusted", roots.len())),
@@ -152,7 +188,7 @@ pub fn check_egress(config: &Config) -> Option<HealthCheck> {
     Some(state.of("egress"))
 }
 
-pub fn check_secrets(store: &SecretStore) -> CheckState {
+fn check_secrets(store: &SecretStore) -> CheckState {
     match store.list() {
         Ok(secrets) if secrets.is_empty() => CheckState::Good("none".to_owned()),
         Ok(secrets) => CheckState::Good(format!("{} secrets", secrets.len())),

@@ -8,169 +8,52 @@ use crate::passphrase::open_secrets;
 use crate::print;
 use anyhow::{Context, Result};
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use portcullis_core::{
-    Caller, CatalogChange, ChangeNotifier, Client, Clock, Gate, NoOwners, Origin, OwnerId, Owners, Registry,
-    Secret, Service, SystemClock, ToolDef,
+    Caller, CatalogChange, ChangeNotifier, Clock, Gate, NoOwners, Origin, Owners, Registry, Secret, Service,
+    SystemClock, ToolDef,
 };
-use portcullis_family::{FamilyParts, ReadinessCheck, RegisteredFamilies};
+use portcullis_family::{FamilyParts, RegisteredFamilies};
 use portcullis_guard::audit::ChangeLog;
-use portcullis_guard::{AuditSettings, GuardHandles, GuardSettings, ServerStats};
+use portcullis_guard::{AuditSettings, GuardHandles, GuardSettings};
 use portcullis_ops::guard_settings::{approval_times, ceiling, local_client, policy, rate};
 use portcullis_ops::hub_limits::hub_limits;
+use portcullis_ops::hub_readiness::{ConfigHealth, HubOps};
+use portcullis_ops::live_clients::{DirectoryAuthenticator, LiveOwners};
 use portcullis_ops::secret_store::{LiveSecrets, PassphrasePrompt, known_secrets};
 use portcullis_ops::tool_families::{LiveZone, family_parts, live_zone, parts_to_list};
 use portcullis_server::http::{HostAllowlist, LiveHostAllowlist};
-use portcullis_server::{
-    Authenticate, ClientsUnavailable, Hub, HubParts, LocalClient, Ops, Readiness, ServerCounts, ToolSearch,
-};
+use portcullis_server::{Hub, HubParts, LocalClient, ToolSearch};
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
-use portcullis_store::pins::PinStore;
 use portcullis_store::secrets::SecretStore;
 use portcullis_tools::FAMILIES;
-use portcullis_upstream::{ServerStatus, Shutdown};
+use portcullis_upstream::Shutdown;
 use portcullis_wire::era::ServerProfile;
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 /// Instructions sent to clients in the handshake.
 const INSTRUCTIONS: &str = "Portcullis is a gateway to tools and files. Files are under one workspace root; \
 `workspace_list` shows what exists. Some calls need a person's approval; an error says so and what to do.";
 
 /// A running hub with the handles to reload it.
-pub(crate) struct ComposedHub {
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) database: Database,
-    pub(crate) identity: Arc<ClientDirectory>,
-    pub(crate) handles: GuardHandles,
-    pub(crate) health: Arc<ConfigHealth>,
-    pub(crate) servers: Arc<ServerManager>,
-    pub(crate) gate: Arc<Gate>,
-    pub(crate) registry: Registry,
-    pub(crate) secrets: Arc<SecretStore>,
-    pub(crate) live_secrets: Arc<LiveSecrets>,
+pub struct ComposedHub {
+    pub hub: Arc<Hub>,
+    pub database: Database,
+    pub identity: Arc<ClientDirectory>,
+    pub handles: GuardHandles,
+    pub health: Arc<ConfigHealth>,
+    pub servers: Arc<ServerManager>,
+    pub gate: Arc<Gate>,
+    pub registry: Registry,
+    pub secrets: Arc<SecretStore>,
+    pub live_secrets: Arc<LiveSecrets>,
     /// The configuration in force.
-    pub(crate) config: Arc<ArcSwap<Config>>,
-    pub(crate) changes: ChangeNotifier,
-    pub(crate) zone: LiveZone,
+    pub config: Arc<ArcSwap<Config>>,
+    pub changes: ChangeNotifier,
+    pub zone: LiveZone,
     /// What tool families bring besides tools. They run in a hub that stays.
-    pub(crate) family_services: Vec<Arc<dyn Service>>,
-}
-
-/// Whether the configuration file is in force.
-#[derive(Debug, Default)]
-pub(crate) struct ConfigHealth(Mutex<Option<String>>);
-
-impl ConfigHealth {
-    pub(crate) fn set(&self, problem: Option<String>) {
-        *self.0.lock() = problem;
-    }
-
-    pub(crate) fn state(&self) -> Result<(), String> {
-        match &*self.0.lock() {
-            None => Ok(()),
-            Some(problem) => Err(problem.clone()),
-        }
-    }
-}
-
-/// The owners of calls: the clients of the directory and the local one, as they are now.
-struct LiveOwners {
-    directory: Arc<ClientDirectory>,
-    local: LocalClient,
-}
-
-impl Owners for LiveOwners {
-    fn current(&self, owner: &OwnerId) -> Option<Arc<Client>> {
-        // Only the local client has no token.
-        if owner.token.is_none() { self.local.load().current(owner) } else { self.directory.current(owner) }
-    }
-}
-
-struct DirectoryAuthenticator(Arc<ClientDirectory>);
-
-impl Authenticate for DirectoryAuthenticator {
-    fn authenticate(&self, token: Option<&str>) -> Result<Option<Arc<Client>>, ClientsUnavailable> {
-        token.map_or(Ok(None), |token| self.0.authenticate(token)).map_err(|_| ClientsUnavailable)
-    }
-
-    fn named(&self, name: &str) -> Result<Option<Arc<Client>>, ClientsUnavailable> {
-        self.0.named(name).map_err(|_| ClientsUnavailable)
-    }
-
-    fn admitted(&self) -> Option<HashMap<String, Arc<Client>>> {
-        self.0.admitted()
-    }
-}
-
-/// `/readyz` is public, so it names no client.
-const CLIENTS: &str = "the list of clients is unusable, so all requests are refused; see `portcullis doctor`";
-
-/// Describes an audit log error without its path.
-fn no_path(reason: &str) -> String {
-    let reason = reason.rsplit(": ").next().unwrap_or(reason);
-    format!("the audit log cannot be written: {reason}")
-}
-
-struct HubOps {
-    /// Of the families, by name.
-    families: Vec<(&'static str, ReadinessCheck)>,
-    handles: GuardHandles,
-    identity: Arc<ClientDirectory>,
-    config: Arc<ConfigHealth>,
-    secrets: Arc<LiveSecrets>,
-    pins: Arc<PinStore>,
-    /// Weak: they end before the hub does.
-    servers: Weak<ServerManager>,
-    ai_data: PathBuf,
-}
-
-impl Ops for HubOps {
-    fn readiness(&self) -> Vec<Readiness> {
-        let workspace = match std::fs::metadata(&self.ai_data) {
-            Ok(metadata) if metadata.is_dir() => Ok(()),
-            Ok(_) => Err("the workspace is not a folder".to_owned()),
-            Err(error) => Err(format!("the workspace is not accessible: {}", error.kind())),
-        };
-        let mut components = vec![
-            Readiness {
-                component: "approvals",
-                state: self.handles.approvals.approvals().health().map_err(|error| error.to_string()),
-            },
-            Readiness { component: "audit", state: self.handles.audit.health().map_err(|e| no_path(&e)) },
-            Readiness { component: "clients", state: self.identity.health().map_err(|_| CLIENTS.to_owned()) },
-            Readiness { component: "config", state: self.config.state() },
-            Readiness { component: "pins", state: self.pins.health() },
-            Readiness { component: "secrets", state: self.secrets.health() },
-            Readiness { component: "workspace", state: workspace },
-        ];
-        let families = self.families.iter();
-        components.extend(families.map(|(component, check)| Readiness { component, state: check() }));
-        components.sort_by_key(|readiness| readiness.component);
-        components
-    }
-
-    fn metrics(&self, counts: &ServerCounts) -> String {
-        self.handles.metrics.set_server(ServerStats {
-            connections: counts.connections,
-            token_failures: counts.token_failures,
-            sources_locked: counts.sources_locked,
-        });
-        for transport in ["http", "sse", "stdio", "socket"] {
-            let open = counts.sessions.get(transport).copied().unwrap_or_default();
-            self.handles.metrics.sessions(transport).set(i64::try_from(open).unwrap_or(i64::MAX));
-        }
-        let servers = self.servers.upgrade().map(|servers| servers.statuses()).unwrap_or_default();
-        let waiting =
-            |status: &ServerStatus| status.quarantined.iter().filter(|what| what.kind == "tool").count();
-        self.handles
-            .metrics
-            .set_quarantined(servers.iter().map(|(name, status)| (name.clone(), waiting(status))));
-        self.handles.metrics.encode_redacted(&self.handles.redactor)
-    }
+    pub family_services: Vec<Arc<dyn Service>>,
 }
 
 /// Returns the native tools of a default hub, as seen by an unrestricted client.
@@ -212,7 +95,7 @@ fn guarded(
 
 /// Builds the hub. Needs a runtime: upstream servers start. Other background work waits for `Hub::start_services`; only the watcher
 /// of a vault's files and the pool of script workers live as long as their family.
-pub(crate) fn compose(home: &Home, config: &Config, shutdown: &Shutdown) -> Result<ComposedHub> {
+pub fn compose(home: &Home, config: &Config, shutdown: &Shutdown) -> Result<ComposedHub> {
     let (ai_data, secure) = (config.workspace.data_dir(), config.workspace.secure_dir());
     make_private(&secure)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -316,15 +199,12 @@ impl ComposedHub {
 
 /// Listen address and allowed hosts and origins.
 #[derive(Clone)]
-pub(crate) struct BoundAddress {
-    pub(crate) address: SocketAddr,
-    pub(crate) allowed: LiveHostAllowlist,
+pub struct BoundAddress {
+    pub address: SocketAddr,
+    pub allowed: LiveHostAllowlist,
 }
 
 /// Returns the allowed hosts and origins of a listener.
 pub(crate) fn allowed(address: SocketAddr, config: &Config) -> HostAllowlist {
     HostAllowlist::new(address, &config.http.allowed_hosts, &config.http.allowed_origins)
 }
-
-#[cfg(test)]
-mod family_tests;

@@ -3,14 +3,11 @@
 mod admin;
 pub mod cli;
 mod commands;
-mod compose;
-mod logging;
+pub mod compose;
 mod memory;
-mod passphrase;
-mod password_prompt;
 mod print;
 mod reload;
-mod services;
+pub mod services;
 pub mod surface;
 
 pub use portcullis_config as config;
@@ -18,7 +15,10 @@ pub use portcullis_config as config;
 use cli::{Cli, Command};
 use config::ConfigErrors;
 use portcullis_interop::install;
-use portcullis_ops::{Problem, ProblemCode, database, home, known_tools, login, mcp, with_causes};
+use portcullis_ops::{
+    Problem, ProblemCode, database, home, known_tools, logging, login, mcp, passphrase, password_prompt,
+    with_causes,
+};
 use portcullis_upstream::{HubMark, run_guardian};
 use std::path::Path;
 use std::process::ExitCode;

@@ -9,31 +9,29 @@ use crate::home::Home;
 use crate::logging::LogLevelHandle;
 use crate::reload;
 use crate::{mcp, memory};
-use portcullis_core::{BoxFuture, Health, Service, ServiceCtx, ServiceError};
+use portcullis_core::Service;
 use portcullis_ops::hub_desk::ScriptStatusWatcher;
 use portcullis_ops::reload::ConfigFileVersion;
 use portcullis_ops::{ServiceBoard, secret_store, service};
-use portcullis_server::Hub;
+use portcullis_server::AcceptLoop;
 use std::sync::Arc;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
 /// What a hub that stays has besides its composition.
-pub(crate) struct ServingHub<'a> {
-    pub(crate) home: &'a Home,
+pub struct ServingHub<'a> {
+    pub home: &'a Home,
     /// The configuration that it started with, and the version of its file.
-    pub(crate) config: &'a Config,
-    pub(crate) version: &'a ConfigFileVersion,
-    pub(crate) log_level: LogLevelHandle,
+    pub config: &'a Config,
+    pub version: &'a ConfigFileVersion,
+    pub log_level: LogLevelHandle,
     /// The HTTP listener.
-    pub(crate) bound: Option<BoundAddress>,
-    pub(crate) accept_loops: Vec<Arc<AcceptLoop>>,
+    pub bound: Option<BoundAddress>,
+    pub accept_loops: Vec<Arc<AcceptLoop>>,
     /// The watcher of scripts for the admin page.
-    pub(crate) script_states: Option<Arc<ScriptStatusWatcher>>,
+    pub script_states: Option<Arc<ScriptStatusWatcher>>,
 }
 
 /// Every service of a hub that stays.
-pub(crate) fn of_a_hub(composed: &Arc<ComposedHub>, process: ServingHub<'_>) -> Vec<Arc<dyn Service>> {
+pub fn of_a_hub(composed: &Arc<ComposedHub>, process: ServingHub<'_>) -> Vec<Arc<dyn Service>> {
     let ServingHub { home, config, version, log_level, bound, accept_loops, script_states } = process;
     let ComposedHub { hub, handles, changes, .. } = &**composed;
     let (desk, policy, changes) = (handles.approvals.clone(), handles.policy.clone(), changes.clone());
@@ -83,78 +81,4 @@ pub(crate) fn of_a_command(composed: &ComposedHub) -> [Arc<dyn Service>; 2] {
             mcp::watch(servers.clone(), folder.clone(), ctx.calls_over.cancelled_owned())
         }),
     ]
-}
-
-/// An accept loop, as a service that says whether it lives. The loop itself outlasts the services at shutdown, because open
-/// connections are served until their calls are done; and its listener is gone with it, so it is not started again.
-pub(crate) struct AcceptLoop {
-    name: &'static str,
-    ended: CancellationToken,
-    closing: CancellationToken,
-}
-
-impl AcceptLoop {
-    pub(crate) fn new(name: &'static str, hub: &Hub) -> Arc<AcceptLoop> {
-        Arc::new(AcceptLoop { name, ended: CancellationToken::new(), closing: hub.closing() })
-    }
-
-    /// Runs the loop.
-    pub(crate) fn spawn(&self, serving: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
-        // Also after a panic.
-        let ended = self.ended.clone().drop_guard();
-        tokio::spawn(async move {
-            let _ended = ended;
-            serving.await;
-        })
-    }
-}
-
-impl Service for AcceptLoop {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn run(self: Arc<Self>, ctx: ServiceCtx) -> BoxFuture<'static, Result<(), ServiceError>> {
-        Box::pin(async move {
-            tokio::select! {
-                () = ctx.shutdown.cancelled() => return Ok(()),
-                () = self.ended.cancelled() => {}
-            }
-            if !ctx.shutdown.is_cancelled() {
-                tracing::error!(target: "service", service = self.name, "The accept loop ended; restart the hub.");
-            }
-            ctx.shutdown.cancelled().await;
-            Ok(())
-        })
-    }
-
-    fn health(&self) -> Health {
-        if self.ended.is_cancelled() && !self.closing.is_cancelled() {
-            return Health::Failed("it accepts no connections any more; restart the hub".to_owned());
-        }
-        Health::Ok
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn accept_loop() -> AcceptLoop {
-        AcceptLoop { name: "http", ended: CancellationToken::new(), closing: CancellationToken::new() }
-    }
-
-    #[tokio::test]
-    async fn an_accept_loop_that_dies_is_a_failure_and_one_that_closes_is_not() {
-        let dead = accept_loop();
-        assert_eq!(dead.health(), Health::Ok);
-        let died = dead.spawn(async { panic!("a mistake") }).await;
-        assert!(died.is_err());
-        assert!(matches!(dead.health(), Health::Failed(_)));
-
-        let closed = accept_loop();
-        closed.closing.cancel();
-        closed.spawn(async {}).await.unwrap();
-        assert_eq!(closed.health(), Health::Ok);
-    }
 }

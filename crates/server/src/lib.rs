@@ -4,6 +4,7 @@
 //! or serves it from the hub's state. `session` holds what a client of the older protocol revisions has between two
 //! messages. Nothing here decides what a client may do; the gate does.
 
+mod accept_loop;
 mod announce;
 mod dispatch;
 mod egress_filter;
@@ -22,6 +23,7 @@ mod sources;
 mod stream;
 mod tasks;
 
+pub use accept_loop::AcceptLoop;
 pub use hub::{
     Authenticate, ClientsUnavailable, Hub, HubLimits, HubParts, LocalClient, Ops, Readiness, ServerCounts,
     SessionCounts,

@@ -36,6 +36,10 @@ const CALLER_WITHIN: Duration = Duration::from_secs(5);
 /// The hub's answer.
 const ADMITTED: &str = "admitted";
 
+/// Connection attempts to a hub that is just starting, and their interval.
+const CONNECT_TRIES: u32 = 50;
+const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+
 /// Length of the lock file's content.
 const HOLDER_BYTES_MAX: u64 = 256;
 
@@ -163,6 +167,38 @@ pub async fn connect(dir: &Path) -> io::Result<UnixStream> {
     let (path, _folder) = socket_path(dir)?;
     #[expect(clippy::disallowed_methods, reason = "the hub's own socket, on this machine")]
     UnixStream::connect(path).await
+}
+
+/// How a process reaches the hub of its home.
+#[derive(Debug)]
+pub enum HubAccess {
+    /// It is the hub itself, as long as it holds the lock.
+    Claimed(HubLock),
+    Connected(UnixStream),
+    /// Another process holds the lock and accepts no connection.
+    Silent,
+}
+
+/// Becomes the hub of `dir`, or connects to the running one. Other processes may race for it, and a hub that is just
+/// starting does not listen yet.
+pub async fn claim_or_connect(dir: &Path) -> io::Result<HubAccess> {
+    for _ in 0..CONNECT_TRIES {
+        if let Some(lock) = claim(dir)? {
+            return Ok(HubAccess::Claimed(lock));
+        }
+        if let Ok(stream) = connect(dir).await {
+            return Ok(HubAccess::Connected(stream));
+        }
+        tokio::time::sleep(CONNECT_PAUSE).await;
+    }
+    Ok(HubAccess::Silent)
+}
+
+/// Waits until no other process uses the hub through its socket.
+pub async fn guests_gone(hub: &Hub) {
+    while hub.has_local_guests() {
+        tokio::time::sleep(CONNECT_PAUSE).await;
+    }
 }
 
 /// Serves the socket until the hub closes. `is_behind` returns whether a process belongs to an upstream server: such a

@@ -2,9 +2,12 @@
 
 use super::CheckState;
 use crate::config::Config;
+use crate::home::Home;
+use anyhow::Result;
+use portcullis_server::local;
 
 /// What was found of the hub of a home.
-pub enum HubState {
+pub(super) enum HubState {
     Stopped,
     Running {
         tools: usize,
@@ -14,12 +17,25 @@ pub enum HubState {
 }
 
 impl HubState {
-    pub fn answers(&self) -> bool {
+    pub(super) async fn of(
+        home: &Home,
+        count_tools: impl AsyncFnOnce(&Home) -> Result<usize>,
+    ) -> Result<HubState> {
+        if local::claim(home.path())?.is_some() {
+            return Ok(HubState::Stopped);
+        }
+        Ok(match count_tools(home).await {
+            Ok(tools) => HubState::Running { tools },
+            Err(error) => HubState::Silent(format!("{error:#}")),
+        })
+    }
+
+    pub(super) fn answers(&self) -> bool {
         matches!(self, HubState::Running { .. })
     }
 }
 
-pub fn check_hub(config: &Config, hub: HubState) -> CheckState {
+pub(super) fn check_hub(config: &Config, hub: HubState) -> CheckState {
     match hub {
         HubState::Running { tools } => CheckState::Good(format!("running, {tools} tools")),
         HubState::Silent(why) => {

@@ -10,7 +10,7 @@ use serde_json::Value;
 const NAMES_MAX: usize = 5;
 
 /// Returns one finding for each server with a problem, or one that all are fine.
-pub fn check_servers(config: &Config, hub_runs: bool) -> Vec<HealthCheck> {
+pub(super) fn check_servers(config: &Config, hub_runs: bool) -> Vec<HealthCheck> {
     let finding = |state| HealthCheck { what: "servers", state };
     let count = config.mcp.len();
     if !hub_runs {
@@ -52,9 +52,7 @@ fn check(name: &str, server: &Value) -> Option<CheckState> {
         )));
     }
     match server["status"].as_str().and_then(StatusKind::parse) {
-        Some(
-            status @ (StatusKind::Failed | StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration),
-        ) => {
+        Some(status @ (StatusKind::Failed | StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration)) => {
             let reason = server["reason"].as_str().unwrap_or("unknown reason");
             Some(CheckState::Warning(format!(
                 "`{name}` {}: {reason}; run `portcullis mcp status {name}`",
@@ -66,7 +64,7 @@ fn check(name: &str, server: &Value) -> Option<CheckState> {
 }
 
 /// Returns a finding for each service with a problem, as last written by the running hub.
-pub fn check_services(config: &Config, hub_pid: Option<u32>) -> Vec<HealthCheck> {
+pub(super) fn check_services(config: &Config, hub_pid: Option<u32>) -> Vec<HealthCheck> {
     let board = StatusBoard::of_services(&config.workspace.secure_dir());
     let board = board.read().ok().flatten().unwrap_or_default();
     if hub_pid.is_none() || board["pid"].as_i64() != hub_pid.map(i64::from) {

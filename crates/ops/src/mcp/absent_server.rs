@@ -77,6 +77,12 @@ impl Provider for AbsentServer {
     }
 
     fn call(&self, _: Permit, _: Box<Call>) -> BoxFuture<'_, Outcome> {
-        Box::pin(async { Err(ToolError::unavailable(format!("server `{}` {}", self.name, StatusKind::Disabled.predicate()))) })
+        Box::pin(async {
+            Err(ToolError::unavailable(format!(
+                "server `{}` {}",
+                self.name,
+                StatusKind::Disabled.predicate()
+            )))
+        })
     }
 }

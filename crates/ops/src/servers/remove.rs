@@ -134,8 +134,7 @@ impl ServerRemoval {
 
     /// Returns the removal as `--json` prints it.
     pub fn listing(&self) -> Value {
-        let mut value =
-            json!({ "removed": self.name, "was_trusted": self.was_trusted, "file": self.path });
+        let mut value = json!({ "removed": self.name, "was_trusted": self.was_trusted, "file": self.path });
         if let Some(logout) = &self.logout {
             value["login"] = logout_listing(logout);
         }

@@ -1,19 +1,16 @@
 //! Connects to the running hub, or to a hub in this process.
 
-use super::stdio::{CONNECT_PAUSE, CONNECT_TRIES};
 use super::{end_servers, environment};
 use crate::compose::{ComposedHub, compose};
 use crate::config::Config;
 use crate::home::Home;
 use crate::services;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use portcullis_ops::ShutdownWatch;
 use portcullis_server::line::{self, LineCaller};
-use portcullis_server::local;
-use portcullis_server::local::HubClient;
+use portcullis_server::local::{self, HubAccess, HubClient};
 use std::io;
 use std::time::Duration;
-use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -59,25 +56,14 @@ impl OwnHub {
     }
 }
 
-/// Becomes the hub for a moment, or connects to the running one. Other commands may race for it.
-async fn claim_or_connect(home: &Home) -> Result<(Option<local::HubLock>, Option<UnixStream>)> {
-    for _ in 0..CONNECT_TRIES {
-        if let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? {
-            return Ok((Some(claim), None));
-        }
-        if let Ok(stream) = local::connect(home.path()).await {
-            return Ok((None, Some(stream)));
-        }
-        tokio::time::sleep(CONNECT_PAUSE).await;
-    }
-    Ok((None, None))
-}
-
 async fn open(home: &Home) -> Result<(HubClient, Option<OwnHub>)> {
-    let (claim, stream) = claim_or_connect(home).await?;
-    let Some(claim) = claim else {
-        let (from, to) = stream.context("the running hub does not respond")?.into_split();
-        return Ok((HubClient::new(from, to), None));
+    let claim = match local::claim_or_connect(home.path()).await.context("the lock of the home folder")? {
+        HubAccess::Claimed(claim) => claim,
+        HubAccess::Connected(stream) => {
+            let (from, to) = stream.into_split();
+            return Ok((HubClient::new(from, to), None));
+        }
+        HubAccess::Silent => bail!("the running hub does not respond"),
     };
     let shutdown = ShutdownWatch::default();
     // As it is now that no other process is the hub: rules may have changed since the command began.

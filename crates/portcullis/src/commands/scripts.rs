@@ -237,7 +237,8 @@ impl ScriptsCommandContext {
 /// Runs a script as the local client, in the running hub if there is one.
 fn run_script(home: &Home, config: &Config, args: &ScriptRunArgs, as_json: bool) -> Result<ExitCode> {
     let name = named(&args.name)?;
-    logging::start(config::LoggingSettings { level: config::Level::Warn, ..config.logging });
+    let settings = config::LoggingSettings { level: config::Level::Warn, ..config.logging };
+    logging::start(settings, print::redaction());
     let mut arguments = json!({ "name": name.as_str() });
     if let Some(function) = &args.function {
         arguments["function"] = json!(function);

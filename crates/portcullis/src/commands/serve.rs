@@ -6,15 +6,15 @@ use crate::compose::{self, BoundAddress, compose};
 use crate::config::{Config, LoadedConfig};
 use crate::home::Home;
 use crate::install::{ClientApp, Endpoint, Transport};
-use crate::services::{self, AcceptLoop, ServingHub};
+use crate::services::{self, ServingHub};
 use crate::{admin, logging, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::Secret;
 use portcullis_ops::ShutdownWatch;
 use portcullis_ops::clients::{FIRST_CLIENT, first_client};
 use portcullis_ops::hub_limits::raise_open_files;
-use portcullis_server::http;
 use portcullis_server::local::{self, HubLock};
+use portcullis_server::{AcceptLoop, http};
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 
 pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
     let LoadedHome { home, loaded, version } = open(home)?;
-    let log_level = logging::start(loaded.config.logging);
+    let log_level = logging::start(loaded.config.logging, print::redaction());
     for warning in &loaded.warnings {
         tracing::warn!(target: "config", "{warning}");
     }

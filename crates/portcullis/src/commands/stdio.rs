@@ -3,21 +3,18 @@
 use super::{LoadedHome, SERVERS_END_WITHIN, block_on_watched, open};
 use crate::compose::compose;
 use crate::config::LoadedConfig;
-use crate::services::{self, AcceptLoop, ServingHub};
+use crate::services::{self, ServingHub};
 use crate::{BadUsage, logging, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_ops::{ShutdownSignals, ShutdownWatch};
 use portcullis_server::line::{self, LineCaller};
-use portcullis_server::local::{self, BridgeEnd, HubLock};
+use portcullis_server::local::{self, BridgeEnd, HubAccess, HubLock};
+use portcullis_server::{AcceptLoop, Hub};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
-
-/// Connection attempts to a hub that is just starting, and their interval.
-pub(super) const CONNECT_TRIES: u32 = 50;
-pub(super) const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long a client that starts the hub waits for the instructions of trusted servers. A slow or broken server delays it
 /// no longer.
@@ -26,25 +23,24 @@ const INTRODUCED_WITHIN: Duration = Duration::from_secs(1);
 /// Serves this process's client: the local one, or the named one.
 pub(crate) fn run(home: Option<&Path>, client: Option<&str>) -> Result<ExitCode> {
     let LoadedHome { home, loaded, version } = open(home)?;
-    let log_level = logging::start(loaded.config.logging);
+    let log_level = logging::start(loaded.config.logging, print::redaction());
     for warning in &loaded.warnings {
         tracing::warn!(target: "config", "{warning}");
     }
     let shutdown = ShutdownWatch::default();
     block_on_watched(&shutdown, async {
         let mut ending = shutdown.signals()?;
-        for _ in 0..CONNECT_TRIES {
-            if let Some(claim) = local::claim(home.path()).context("the lock of the home folder")? {
+        match local::claim_or_connect(home.path()).await.context("the lock of the home folder")? {
+            HubAccess::Claimed(claim) => {
                 let opened = LoadedHome { home, loaded, version }.current()?;
-                return be_the_hub(opened, log_level, claim, client, &shutdown, ending).await;
+                serve_as_hub(opened, log_level, claim, client, &shutdown, ending).await
             }
-            if let Ok(hub) = local::connect(home.path()).await {
-                return bridge(hub, client, &mut ending).await;
+            HubAccess::Connected(hub) => bridge(hub, client, &mut ending).await,
+            HubAccess::Silent => {
+                let path = home.path().display();
+                Err(anyhow!("the hub with home `{path}` does not respond; stop it, then retry"))
             }
-            tokio::time::sleep(CONNECT_PAUSE).await;
         }
-        let path = home.path().display();
-        Err(anyhow!("the hub with home `{path}` does not respond; stop it, then retry"))
     })?
 }
 
@@ -67,7 +63,7 @@ async fn bridge(mut hub: UnixStream, client: Option<&str>, ending: &mut Shutdown
     }
 }
 
-async fn be_the_hub(
+async fn serve_as_hub(
     opened: LoadedHome,
     log_level: logging::LogLevelHandle,
     claim: HubLock,
@@ -127,14 +123,12 @@ async fn be_the_hub(
 }
 
 /// Other processes may use this hub through its socket; their work is finished first.
-async fn wait_for_bridges(hub: &portcullis_server::Hub, ending: &mut ShutdownSignals) {
+async fn wait_for_bridges(hub: &Hub, ending: &mut ShutdownSignals) {
     if hub.has_local_guests() {
         tracing::info!(target: "hub", "stdin closed; serving other processes until they disconnect");
     }
-    while hub.has_local_guests() {
-        tokio::select! {
-            () = tokio::time::sleep(CONNECT_PAUSE) => {}
-            () = ending.received() => return,
-        }
+    tokio::select! {
+        () = local::guests_gone(hub) => {}
+        () = ending.received() => {}
     }
 }

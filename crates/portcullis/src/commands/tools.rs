@@ -20,10 +20,9 @@ const ARGUMENTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result<ExitCode> {
     let LoadedHome { home, loaded, .. } = open(home)?;
-    logging::start(crate::config::LoggingSettings {
-        level: crate::config::Level::Warn,
-        ..loaded.config.logging
-    });
+    let level = crate::config::Level::Warn;
+    let settings = crate::config::LoggingSettings { level, ..loaded.config.logging };
+    logging::start(settings, print::redaction());
     let command = args.command.unwrap_or(ToolsCommand::List);
     block_on(async {
         with_hub(&home, async |link| match command {

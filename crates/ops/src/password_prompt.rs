@@ -13,7 +13,7 @@ const DELETE_LINE: u8 = 0x15;
 const DELETE: u8 = 0x7f;
 
 /// Prompts at the controlling terminal, even if stdin is redirected. The answer is zeroized on drop.
-pub(crate) fn ask(question: &str, bytes_max: usize) -> Result<Zeroizing<String>> {
+pub fn ask(question: &str, bytes_max: usize) -> Result<Zeroizing<String>> {
     let mut terminal =
         OpenOptions::new().read(true).write(true).open("/dev/tty").context("no terminal for the prompt")?;
     write!(terminal, "{question}: ")?;

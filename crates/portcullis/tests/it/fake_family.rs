@@ -1,22 +1,29 @@
 //! A family that exists only here: one entry in a list gives it its section, tables, checks, service and readiness.
 
-use super::*;
-use crate::config::{example_with, schema_with};
-use crate::services::{ServingHub, of_a_hub};
+use portcullis::compose::compose;
+use portcullis::config::{Config, example_with, schema_with};
+use portcullis::services::{ServingHub, of_a_hub};
 use portcullis_core::{
-    BoxFuture, CallCtx, CallLimits, Effect, Example, Family, Health, Reach, Service, ServiceCtx,
-    ServiceError, Text, ToolError, ToolSpec,
+    BoxFuture, CallCtx, CallLimits, Caller, Effect, Example, Family, Health, Origin, Reach, Service,
+    ServiceCtx, ServiceError, Text, ToolError, ToolSpec,
 };
 use portcullis_family::{
     AbsentSection, CheckState, ConfigSection, DoctorParts, Families, FamilyModule, HealthCheck, Provided,
     SectionChecks, SectionSpec,
 };
-use portcullis_ops::doctor::{check_families, open_secrets as open_secrets_to_look};
+use portcullis_ops::doctor::{check_families, open_secrets};
+use portcullis_ops::guard_settings::local_client;
+use portcullis_ops::home::Home;
+use portcullis_ops::logging;
+use portcullis_ops::output_redaction::OutputRedaction;
 use portcullis_server::ServiceStatus;
 use portcullis_store::FamilyTables;
-use portcullis_store::database::{DatabaseError, Migration, wait};
+use portcullis_store::database::{Database, DatabaseError, Migration, wait};
+use portcullis_tools::FAMILIES;
+use portcullis_upstream::Shutdown;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 const FAKE: Families = &[FamilyModule {
     name: "fake",
@@ -62,7 +69,7 @@ async fn hello(greeting: Arc<String>, _: HelloArgs, _: CallCtx) -> Result<Text, 
 struct FakeSection {
     /// What to say.
     greeting: String,
-    /// What nobody may see.
+    /// What is not shown.
     password: String,
 }
 
@@ -181,7 +188,7 @@ async fn its_tools_tables_checks_service_and_readiness_are_the_hubs() {
         home: &home,
         config: &config,
         version: &portcullis_ops::reload::version(home.path()),
-        log_level: crate::logging::start(config.logging),
+        log_level: logging::start(config.logging, &OutputRedaction::default()),
         bound: None,
         accept_loops: Vec::new(),
         script_states: None,
@@ -203,7 +210,7 @@ async fn its_tools_tables_checks_service_and_readiness_are_the_hubs() {
     let service = services.iter().find(|status| status.name == "fake-service").unwrap();
     assert_eq!(ServiceStatus::problem(service).as_deref(), Some("it only pretends"));
 
-    let secrets = open_secrets_to_look(&home, &config).unwrap();
+    let secrets = open_secrets(&home, &config).unwrap();
     let checks = check_families(&home, &config, Ok(&secrets)).await;
     assert_eq!(checks.len(), 1, "{checks:?}");
     let CheckState::Good(said) = &checks[0].state else { panic!("{checks:?}") };

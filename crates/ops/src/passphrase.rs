@@ -3,9 +3,9 @@
 use crate::config::Config;
 use crate::home::Home;
 use crate::password_prompt;
+use crate::secret_store::{self, Passphrase, PassphrasePrompt};
 use anyhow::{Result, bail};
 use portcullis_core::{Clock, Secret};
-use portcullis_ops::secret_store::{self, Passphrase, PassphrasePrompt};
 use portcullis_store::database::Database;
 use portcullis_store::secrets::{KeyRequirement, SecretStore};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 const PASSPHRASE_BYTES_MAX: usize = 1024;
 
 /// As [`secret_store::open`].
-pub(crate) fn open_secrets(
+pub fn open_secrets(
     home: &Home,
     config: &Config,
     database: &Database,
@@ -25,7 +25,7 @@ pub(crate) fn open_secrets(
 }
 
 /// Asks for the passphrase, or for a new one.
-pub(crate) fn passphrase(lock: KeyRequirement) -> Result<Passphrase> {
+pub fn passphrase(lock: KeyRequirement) -> Result<Passphrase> {
     if lock == KeyRequirement::Passphrase {
         return Ok(Secret::new(password_prompt::ask(
             "Passphrase of the secret store",

@@ -4,7 +4,7 @@
 //! one; the JSON form has. Every event is one redacted line.
 
 use crate::config::{Level, LogFormat, LoggingSettings};
-use crate::print;
+use crate::output_redaction::OutputRedaction;
 use std::io::{self, Write};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -14,7 +14,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 /// Changes the log level at run time.
 #[derive(Clone)]
-pub(crate) struct LogLevelHandle(Option<reload::Handle<LevelFilter, Registry>>);
+pub struct LogLevelHandle(Option<reload::Handle<LevelFilter, Registry>>);
 
 fn filter(level: Level) -> LevelFilter {
     match level {
@@ -27,9 +27,10 @@ fn filter(level: Level) -> LevelFilter {
 }
 
 /// Installs the subscriber, unless one is installed.
-pub(crate) fn start(logging: LoggingSettings) -> LogLevelHandle {
+pub fn start(logging: LoggingSettings, redaction: &OutputRedaction) -> LogLevelHandle {
     let (level, handle) = reload::Layer::new(filter(logging.level));
-    let lines = tracing_subscriber::fmt::layer().with_writer(LogWriterFactory(logging.format));
+    let writer = LogWriterFactory { redaction: redaction.clone(), format: logging.format };
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer);
     let lines = match logging.format {
         LogFormat::Text => lines.without_time().with_ansi(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
@@ -41,7 +42,7 @@ pub(crate) fn start(logging: LoggingSettings) -> LogLevelHandle {
 }
 
 impl LogLevelHandle {
-    pub(crate) fn set(&self, level: Level) {
+    pub fn set(&self, level: Level) {
         if let Some(handle) = &self.0 {
             // Fails only after logging has ended.
             let _ = handle.reload(filter(level));
@@ -50,22 +51,25 @@ impl LogLevelHandle {
 }
 
 /// Writes events as lines.
-struct LogWriterFactory(LogFormat);
+struct LogWriterFactory {
+    redaction: OutputRedaction,
+    format: LogFormat,
+}
 
 impl<'a> MakeWriter<'a> for LogWriterFactory {
-    type Writer = LogLineWriter;
+    type Writer = LogLineWriter<'a>;
 
-    fn make_writer(&'a self) -> LogLineWriter {
-        LogLineWriter(self.0)
+    fn make_writer(&'a self) -> LogLineWriter<'a> {
+        LogLineWriter(self)
     }
 }
 
 /// Writes one event, which arrives in one write.
-struct LogLineWriter(LogFormat);
+struct LogLineWriter<'a>(&'a LogWriterFactory);
 
-impl Write for LogLineWriter {
+impl Write for LogLineWriter<'_> {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
-        let line = print::redaction().log_line(&String::from_utf8_lossy(event), self.0);
+        let line = self.0.redaction.log_line(&String::from_utf8_lossy(event), self.0.format);
         io::stderr().lock().write_all(line.as_bytes())?;
         Ok(event.len())
     }
