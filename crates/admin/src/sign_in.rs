@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use data_encoding::BASE64URL_NOPAD;
 use jiff::Timestamp;
 use password_lockout::PasswordLockout;
-use portcullis_core::{Clock, Secret, blocking};
+use portcullis_core::{Clock, Secret, blocking, detach_blocking};
 use portcullis_ops::admins::{Administrators, ChangedPassword, EndedSessions, admin_problem};
 use portcullis_ops::{Actor, Problem, ProblemCode};
 use portcullis_store::admins::{AdminError, AdminStore, NewPassword, SessionInfo, SessionOrigin};
@@ -187,7 +187,7 @@ impl SignIn {
         let info = self.admins.session(secret)?;
         if self.admins.needs_touch(&info) {
             let (admins, id) = (self.admins.clone(), info.id.clone());
-            tokio::task::spawn_blocking(move || {
+            detach_blocking(move || {
                 if let Err(error) = admins.touch_session(&id) {
                     tracing::warn!(target: "admin", %error, "failed to extend a session; it will expire early");
                 }

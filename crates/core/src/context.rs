@@ -7,6 +7,7 @@ use crate::json::printable;
 use crate::label::Labels;
 use crate::owner::OwnerId;
 use crate::principal::Principal;
+use data_encoding::HEXLOWER;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -202,7 +203,7 @@ impl SessionDigest {
 
 impl fmt::Display for SessionDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&HEXLOWER.encode(&self.0))
     }
 }
 

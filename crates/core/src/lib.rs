@@ -35,7 +35,7 @@ mod tool;
 mod write_coalescing;
 
 pub use backoff::jittered;
-pub use blocking::{blocking, run_blocking};
+pub use blocking::{blocking, detach_blocking, run_blocking};
 pub use call::{
     Arguments, Call, CallId, Caller, Client, CompletionRef, Decision, ForeignTask, Origin, OriginSet,
     PassthroughParams, Scope, Target, TaskOperation, ToolView, Trail, digest_of,

@@ -28,7 +28,7 @@ use crate::passphrase;
 use crate::print;
 use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
-use portcullis_core::Secret;
+use portcullis_core::{Secret, run_blocking};
 use portcullis_ops::reload::{self, ConfigFileVersion};
 use portcullis_ops::{Actor, CommandUser, Operations, ShutdownWatch, origin_of};
 use portcullis_server::local;
@@ -169,7 +169,7 @@ pub(crate) fn unless_interrupted<T: Send + 'static>(wait: impl FnOnce() -> T + S
     let answer = runtime.block_on(async {
         let mut ending = ShutdownWatch::default().signals().context("cannot install signal handlers")?;
         tokio::select! {
-            answer = tokio::task::spawn_blocking(wait) => answer.context("the prompt failed"),
+            answer = run_blocking(wait) => answer.context("the prompt failed"),
             () = ending.received() => Err(Interrupted.into()),
         }
     });

@@ -175,7 +175,7 @@ pub async fn run_at_terminal(mut command: Command, typed: &str) -> (i32, String)
     // The other end is then only the child's, so that reading ends with it.
     drop(command);
     screen.write_all(typed.as_bytes()).unwrap();
-    let reading = tokio::task::spawn_blocking(move || {
+    let reading = portcullis_core::run_blocking(move || {
         let mut seen = Vec::new();
         // It ends with an error, which is how a terminal hangs up.
         let _ = screen.read_to_end(&mut seen);

@@ -10,6 +10,7 @@ use super::{RawCatalog, RawDefinition};
 use crate::rpc::handshake::ProtocolHint;
 use crate::spec::{ServerSpec, StartPolicy};
 use crate::transport::TransportHint;
+use portcullis_core::{detach_blocking, run_blocking};
 use portcullis_store::catalogs::CatalogStore;
 use portcullis_store::pins::ServerIdentity;
 use portcullis_wire::Revision;
@@ -88,7 +89,7 @@ pub(crate) fn save(spec: &ServerSpec, offered: &AdvertisedCatalog, hint: Option<
         transport_hint: hint.map(|hint| hint.as_str().to_owned()),
     };
     let (offers, name) = (offers.clone(), spec.name.clone());
-    tokio::task::spawn_blocking(move || {
+    detach_blocking(move || {
         let kept = serde_json::to_string(&kept).map_err(|error| error.to_string());
         let done = kept.and_then(|kept| offers.keep(&name, &kept).map_err(|error| error.to_string()));
         // Then it is read again when the hub next starts.
@@ -99,17 +100,17 @@ pub(crate) fn save(spec: &ServerSpec, offered: &AdvertisedCatalog, hint: Option<
 }
 
 async fn read(offers: Arc<CatalogStore>, name: String) -> Option<CachedCatalog> {
-    let read = tokio::task::spawn_blocking(move || {
+    let read = run_blocking(move || {
         let text = offers.of(&name).map_err(|error| error.to_string())?;
         text.map(|text| serde_json::from_str(&text).map_err(|error| error.to_string())).transpose()
     });
     match read.await {
-        Ok(Ok(kept)) => kept,
-        Ok(Err(error)) => {
+        Some(Ok(kept)) => kept,
+        Some(Err(error)) => {
             tracing::warn!(target: "upstream", %error, "cached catalog could not be read");
             None
         }
-        Err(_) => None,
+        None => None,
     }
 }
 

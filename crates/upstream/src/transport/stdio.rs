@@ -13,7 +13,7 @@ use crate::transport::stdin_writer::StdinWriter;
 use crate::transport::{Inbound, MESSAGE_BYTES_MAX, OutboundMessage, Receipt, RequestError, TransportLink};
 use crate::transport::{ServerInstanceId, ServerTransport, StdioSpec, TransportParts, WorkingDir};
 use futures::future::BoxFuture;
-use portcullis_core::durable_dir;
+use portcullis_core::{durable_dir, run_blocking};
 use portcullis_store::pins::ServerIdentity;
 use portcullis_wire::frame::{LONG_BYTES, LineFrame, LineReader, PART_BYTES};
 use program_identity::program_identity;
@@ -51,9 +51,7 @@ impl ServerTransport for StdioSpec {
     fn identity(&self) -> BoxFuture<'_, ServerIdentity> {
         let spec = self.clone();
         // An unreadable program is a fact of the identity.
-        Box::pin(async {
-            tokio::task::spawn_blocking(move || program_identity(&spec)).await.unwrap_or_default()
-        })
+        Box::pin(async { run_blocking(move || program_identity(&spec)).await.unwrap_or_default() })
     }
 
     fn is_local(&self) -> bool {

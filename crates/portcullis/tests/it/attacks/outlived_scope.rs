@@ -31,7 +31,7 @@ async fn befall(home: &TestHome, fate: Fate) {
         Fate::Unchanged => {}
         Fate::Narrowed => {
             let secure = home.path().join("workspace/secure");
-            let narrowing = tokio::task::spawn_blocking(move || {
+            let narrowing = portcullis_core::run_blocking(move || {
                 let database = portcullis_store::open(&secure, &portcullis_tools::tables()).unwrap();
                 let clients = ClientDirectory::open(&database, Arc::new(SystemClock));
                 clients.change_scope("ada", vec!["script_*".to_owned()], EffectSet::ALL, None).unwrap();
