@@ -16,13 +16,13 @@ pub const DEPTH_MAX: usize = 64;
 
 /// Parses `text`; a duplicate key, a number out of range or nesting beyond [`DEPTH_MAX`] is an error.
 pub fn parse_strict(text: &str) -> Result<Value, serde_json::Error> {
-    parse(text, false)
+    parse(text, Digits::InRange)
 }
 
 /// Like [`parse_strict`], but keeps all digits of every number, in range or not: for values that are forwarded. Only the
 /// spelling of an exponent may change (`1E5` to `1e+5`).
 pub fn parse_exact(text: &str) -> Result<Value, serde_json::Error> {
-    parse(text, true)
+    parse(text, Digits::Kept)
 }
 
 /// Returns a name as the least careful parser compares it: some ignore case, and some skip invisible characters or stop at
@@ -38,9 +38,17 @@ pub fn is_confusable(name: &str, own: &str) -> bool {
     name != own && folded(name) == folded(own)
 }
 
-fn parse(text: &str, exact: bool) -> Result<Value, serde_json::Error> {
+/// What becomes of the digits of a number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Digits {
+    /// The nearest number counts; one out of range is an error.
+    InRange,
+    Kept,
+}
+
+fn parse(text: &str, digits: Digits) -> Result<Value, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    let value = StrictValueSeed { depth_left: DEPTH_MAX, text, exact }.deserialize(&mut reader)?;
+    let value = StrictValueSeed { depth_left: DEPTH_MAX, text, digits }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(value)
 }
@@ -49,8 +57,7 @@ fn parse(text: &str, exact: bool) -> Result<Value, serde_json::Error> {
 struct StrictValueSeed<'t> {
     depth_left: usize,
     text: &'t str,
-    /// Whether numbers keep their digits.
-    exact: bool,
+    digits: Digits,
 }
 
 impl<'t> StrictValueSeed<'t> {
@@ -120,7 +127,7 @@ impl<'de> Visitor<'de> for StrictValueSeed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut next = map.next_key_seed(KeySeed(self.text))?;
         if let Some(Key::OfNumber) = next {
-            return number(&map.next_value::<String>()?, self.exact);
+            return number(&map.next_value::<String>()?, self.digits);
         }
         let inner = self.deeper()?;
         let mut object = Map::new();
@@ -176,14 +183,14 @@ impl<'de> Visitor<'de> for KeySeed<'_> {
 }
 
 /// Parses a number that is not a small integer. A large integer keeps its digits; any other number becomes a double unless
-/// `exact`.
-fn number<E: de::Error>(digits: &str, exact: bool) -> Result<Value, E> {
-    if exact {
-        return digits.parse().map(Value::Number).map_err(E::custom);
+/// its digits are kept.
+fn number<E: de::Error>(text: &str, digits: Digits) -> Result<Value, E> {
+    if digits == Digits::Kept {
+        return text.parse().map(Value::Number).map_err(E::custom);
     }
-    let is_integer = !digits.contains(['.', 'e', 'E']) && digits != "-0";
-    let double: f64 = digits.parse().map_err(E::custom)?;
-    let number = if is_integer { digits.parse().ok() } else { None };
+    let is_integer = !text.contains(['.', 'e', 'E']) && text != "-0";
+    let double: f64 = text.parse().map_err(E::custom)?;
+    let number = if is_integer { text.parse().ok() } else { None };
     let number = number.or_else(|| Number::from_f64(double)).filter(|_| double.is_finite());
     number.map(Value::Number).ok_or_else(|| E::custom("number out of range"))
 }

@@ -83,7 +83,7 @@ impl HubDesk {
         }
     }
 
-    /// Returns the watcher of scripts, which somebody has to run; `None` if the hub has no scripts.
+    /// Returns the watcher of scripts, which the caller has to run; `None` if the hub has no scripts.
     pub fn script_states(&self) -> Option<Arc<ScriptStatusWatcher>> {
         self.scripts.as_ref().map(|scripts| scripts.states.clone())
     }
@@ -187,7 +187,7 @@ impl Desk for HubDesk {
         switch: SwitchServer,
         actor: Actor,
     ) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.show_switched(name, switch.enabled, actor))
+        Box::pin(self.show_switched(name, switch, actor))
     }
 
     fn restart_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {

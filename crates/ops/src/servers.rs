@@ -18,6 +18,7 @@ pub use status::{ServerStatusReport, sign_in_hint, status_label};
 use crate::config::{Config, EditError, McpServerSettings};
 use crate::config_file::edit_problem;
 use crate::context::Operations;
+use crate::desk::SwitchServer;
 use crate::mcp::ServerFactory;
 use crate::{Actor, Problem, with_causes};
 use serde_json::json;
@@ -95,7 +96,13 @@ impl RestartOutcome {
 
 impl Operations {
     /// Enables or disables a server, whatever the configuration says.
-    pub fn switch_server(&self, name: &str, enabled: bool, by: &Actor) -> Result<SwitchedServer, Problem> {
+    pub fn switch_server(
+        &self,
+        name: &str,
+        switch: &SwitchServer,
+        by: &Actor,
+    ) -> Result<SwitchedServer, Problem> {
+        let enabled = switch.enabled;
         let action = if enabled { action::ENABLE } else { action::DISABLE };
         self.record(by, action, json!({ "name": name }), || {
             let (config, factory) = (self.config(), self.server_factory()?);

@@ -38,12 +38,26 @@ pub(crate) trait MessageSink: Send + Sync {
     }
 }
 
+/// Whether a slow client may miss an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EventDelivery {
+    MayDrop,
+    /// Responses and requests stay until they have been read.
+    MustArrive,
+}
+
+/// Whether a client can come back to a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Resumption {
+    No,
+    Yes,
+}
+
 #[derive(Debug)]
 struct BufferedEvent {
     seq: u64,
     data: Bytes,
-    /// Responses and requests stay until they have been read.
-    must_arrive: bool,
+    delivery: EventDelivery,
 }
 
 #[derive(Debug, Default)]
@@ -64,8 +78,7 @@ struct State {
 /// A buffered stream of messages.
 #[derive(Debug)]
 pub(crate) struct ClientStream {
-    /// Whether the client can resume it.
-    resumable: bool,
+    resumption: Resumption,
     /// The stream's name in event ids. Assigned when first read, because most streams never need one.
     name: OnceLock<String>,
     state: Mutex<State>,
@@ -75,21 +88,21 @@ pub(crate) struct ClientStream {
 impl ClientStream {
     /// Returns a stream that cannot be resumed.
     pub(crate) fn fleeting() -> Arc<ClientStream> {
-        ClientStream::new(false)
+        ClientStream::new(Resumption::No)
     }
 
     /// Returns a stream that can be resumed.
     pub(crate) fn resumable() -> Arc<ClientStream> {
-        ClientStream::new(true)
+        ClientStream::new(Resumption::Yes)
     }
 
-    fn new(resumable: bool) -> Arc<ClientStream> {
+    fn new(resumption: Resumption) -> Arc<ClientStream> {
         let state = Mutex::new(State { next_seq: 1, ..State::default() });
-        Arc::new(ClientStream { resumable, name: OnceLock::new(), state, wake: Notify::new() })
+        Arc::new(ClientStream { resumption, name: OnceLock::new(), state, wake: Notify::new() })
     }
 
     pub(crate) fn is_resumable(&self) -> bool {
-        self.resumable
+        self.resumption == Resumption::Yes
     }
 
     /// Returns the name, after assigning it if there is none.
@@ -97,7 +110,7 @@ impl ClientStream {
         self.name.get_or_init(name)
     }
 
-    fn push(&self, message: RedactedMessage, must_arrive: bool) {
+    fn push(&self, message: RedactedMessage, delivery: EventDelivery) {
         let data = message.into_bytes();
         let mut state = self.state.lock();
         if state.done {
@@ -106,8 +119,8 @@ impl ClientStream {
         state.bytes += data.len();
         let seq = state.next_seq;
         state.next_seq += 1;
-        state.events.push_back(BufferedEvent { seq, data, must_arrive });
-        state.make_room(self.resumable);
+        state.events.push_back(BufferedEvent { seq, data, delivery });
+        state.make_room(self.resumption);
         drop(state);
         self.wake.notify_waiters();
         // A permit for a reader that is between its check and its wait.
@@ -179,11 +192,13 @@ impl ClientStream {
 }
 
 impl State {
-    fn make_room(&mut self, resumable: bool) {
+    fn make_room(&mut self, resumption: Resumption) {
         let taken = self.taken;
         while self.events.len() > EVENTS_MAX || self.bytes > EVENTS_BYTES_MAX {
-            let evictable =
-                self.events.iter().position(|event| !event.must_arrive || (resumable && event.seq <= taken));
+            let evictable = self.events.iter().position(|event| {
+                let is_read = resumption == Resumption::Yes && event.seq <= taken;
+                event.delivery == EventDelivery::MayDrop || is_read
+            });
             // The newest event was just pushed; it is never evicted for its own size.
             match evictable.filter(|at| at + 1 < self.events.len()) {
                 Some(at) => {
@@ -252,7 +267,7 @@ impl StreamReader {
         }
         self.after = state.next_seq - 1;
         state.taken = self.after;
-        if !self.stream.resumable {
+        if !self.stream.is_resumable() {
             state.events.clear();
             state.bytes = 0;
         }
@@ -275,15 +290,15 @@ impl Drop for StreamReader {
 
 impl MessageSink for ClientStream {
     fn notify(&self, message: RedactedMessage) {
-        self.push(message, false);
+        self.push(message, EventDelivery::MayDrop);
     }
 
     fn deliver(&self, message: RedactedMessage) {
-        self.push(message, true);
+        self.push(message, EventDelivery::MustArrive);
     }
 
     fn let_go(&self) {
-        if self.resumable {
+        if self.is_resumable() {
             self.state.lock().let_go = true;
             self.wake.notify_waiters();
             self.wake.notify_one();

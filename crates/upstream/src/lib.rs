@@ -51,8 +51,8 @@ pub use transport::environ_mark::HubMark;
 pub use transport::guardian::{Processes, run_guardian};
 pub use transport::stdio::USUAL_PLACES;
 pub use transport::{
-    ConnectionLifecycle, DiagnosticTail, Inbound, LinkError, OutboundMessage, Receipt, RequestError,
-    ServerInstanceId, ServerTransport, TransportHint, TransportLink, TransportParts,
+    ConnectionLifecycle, DiagnosticTail, Inbound, LinkError, OutboundMessage, OversizedResponse, Receipt,
+    RequestError, ServerInstanceId, ServerTransport, TransportHint, TransportLink, TransportParts,
 };
 pub use transport::{
     Credentials, CredentialsError, HeaderSpec, HttpSpec, ProgramLookup, StdioSpec, ValueResolver, WorkingDir,

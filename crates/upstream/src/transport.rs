@@ -22,7 +22,7 @@ pub(crate) mod stdio;
 pub(crate) mod test_link;
 
 pub use diagnostics::DiagnosticTail;
-pub use error::{LinkError, RequestError};
+pub use error::{LinkError, OversizedResponse, RequestError};
 pub use lifecycle::ConnectionLifecycle;
 pub use link::{
     Credentials, CredentialsError, Inbound, OutboundMessage, Receipt, TransportHint, TransportLink,

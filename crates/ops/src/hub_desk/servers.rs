@@ -8,7 +8,7 @@ use crate::context::LiveHub;
 use crate::desk::{
     ActionReceipt, AddServer, DefinitionChange, DefinitionView, ImportPreview, ImportableFile,
     ImportableServer, NamedReason, PendingReview, ServerBrief, ServerDetail, ServerList, ServerView,
-    TrustInfo, TrustServer,
+    SwitchServer, TrustInfo, TrustServer,
 };
 use crate::hub_desk::differences::change;
 use crate::servers::add::AddedServer;
@@ -104,10 +104,10 @@ impl HubDesk {
     pub(super) async fn show_switched(
         &self,
         name: String,
-        on: bool,
+        switch: SwitchServer,
         actor: Actor,
     ) -> Result<ActionReceipt, Problem> {
-        self.run(move |ops| Ok(done(ops.switch_server(&name, on, &actor)?.sentence()))).await
+        self.run(move |ops| Ok(done(ops.switch_server(&name, &switch, &actor)?.sentence()))).await
     }
 
     pub(super) async fn show_restarted(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {

@@ -14,6 +14,7 @@ use crate::config::{Config, EditError, McpServerSettings};
 use crate::mcp::ServerFactory;
 use crate::{BadUsage, bad_name, print};
 use anyhow::Result;
+use portcullis_ops::desk::SwitchServer;
 use portcullis_ops::listing::server_listing;
 use portcullis_ops::servers::{RestartOutcome, reached};
 use portcullis_ops::{Operations, ShutdownWatch};
@@ -36,8 +37,8 @@ pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<E
         McpCommand::Test { name } => desk.test(&name),
         McpCommand::Status { name } => desk.status(name.as_deref()),
         McpCommand::Reload { name } => desk.reload(&name),
-        McpCommand::Enable { name } => desk.switch(&name, true),
-        McpCommand::Disable { name } => desk.switch(&name, false),
+        McpCommand::Enable { name } => desk.switch(&name, SwitchServer { enabled: true }),
+        McpCommand::Disable { name } => desk.switch(&name, SwitchServer { enabled: false }),
         McpCommand::Import(args) => desk.import(&args),
         McpCommand::Trust(args) => desk.trust(&args),
         McpCommand::Auth { name, open } => {
@@ -115,9 +116,15 @@ impl McpCommandContext {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn switch(&self, name: &str, on: bool) -> Result<ExitCode> {
-        let switched = self.ops.switch_server(name, on, &this_user())?;
-        self.report(name, json!({ "enabled": on }), self.hub_runs()?, &switched.sentence(), AT_NEXT_START);
+    fn switch(&self, name: &str, switch: SwitchServer) -> Result<ExitCode> {
+        let switched = self.ops.switch_server(name, &switch, &this_user())?;
+        self.report(
+            name,
+            json!({ "enabled": switch.enabled }),
+            self.hub_runs()?,
+            &switched.sentence(),
+            AT_NEXT_START,
+        );
         Ok(ExitCode::SUCCESS)
     }
 

@@ -5,7 +5,7 @@
 //! programs share the machine.
 
 use super::HttpApp;
-use super::response::{self, plain};
+use super::response::{self, AuthChallenge, plain};
 use crate::sources::{PeerConnection, TokenRefusal};
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::Response;
@@ -102,17 +102,17 @@ pub(super) fn check_token<B>(
 fn authenticate(app: &HttpApp, peer: &PeerConnection, headers: &HeaderMap) -> Result<Arc<Client>, Response> {
     let identity = &app.hub.identity;
     if !headers.contains_key(header::AUTHORIZATION) {
-        return without_token(app, false);
+        return without_token(app, AuthChallenge::Missing);
     }
     let value = only(headers, header::AUTHORIZATION).and_then(|value| value.split_once(' '));
-    let Some((scheme, token)) = value else { return Err(response::unauthorized(true)) };
+    let Some((scheme, token)) = value else { return Err(response::unauthorized(AuthChallenge::Invalid)) };
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return without_token(app, true);
+        return without_token(app, AuthChallenge::Invalid);
     }
     let token = token.trim();
     let found = app.hub.sources.guesses.check(peer, token, || identity.authenticate(Some(token)));
     found.map_err(|refused| match refused {
-        TokenRefusal::Wrong => response::unauthorized(true),
+        TokenRefusal::Wrong => response::unauthorized(AuthChallenge::Invalid),
         TokenRefusal::Wait(wait) => {
             Limit::TokenFailures.hit();
             response::wait_for_token(wait)
@@ -122,7 +122,7 @@ fn authenticate(app: &HttpApp, peer: &PeerConnection, headers: &HeaderMap) -> Re
 }
 
 /// Admits a request without a token where the hub serves those.
-fn without_token(app: &HttpApp, tried: bool) -> Result<Arc<Client>, Response> {
+fn without_token(app: &HttpApp, challenge: AuthChallenge) -> Result<Arc<Client>, Response> {
     let found = app.hub.identity.authenticate(None).map_err(|_| response::clients_unavailable())?;
-    found.ok_or_else(|| response::unauthorized(tried))
+    found.ok_or_else(|| response::unauthorized(challenge))
 }

@@ -73,14 +73,22 @@ pub(super) fn event_stream(body: Body) -> Response {
     response
 }
 
+/// Why a request is challenged to authenticate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AuthChallenge {
+    /// It has no token.
+    Missing,
+    /// Its token is not valid.
+    Invalid,
+}
+
 /// 401 with a challenge.
-pub(super) fn unauthorized(tried: bool) -> Response {
+pub(super) fn unauthorized(challenge: AuthChallenge) -> Response {
     let text = "a client token is required: `Authorization: Bearer pcl_…`; create one with `portcullis clients add NAME`\n";
     let mut response = plain(StatusCode::UNAUTHORIZED, text);
-    let challenge = if tried {
-        r#"Bearer realm="portcullis", error="invalid_token""#
-    } else {
-        r#"Bearer realm="portcullis""#
+    let challenge = match challenge {
+        AuthChallenge::Invalid => r#"Bearer realm="portcullis", error="invalid_token""#,
+        AuthChallenge::Missing => r#"Bearer realm="portcullis""#,
     };
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     response

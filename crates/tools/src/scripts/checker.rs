@@ -41,6 +41,12 @@ pub enum ScriptCheckError {
     TooLarge(usize),
 }
 
+/// What the sandbox does with code.
+enum ScriptUse<'a> {
+    Parse,
+    Run { function: Option<String>, args: &'a [Value] },
+}
+
 fn fault(told: String) -> ScriptCheckError {
     ScriptCheckError::Fault { told, place: None }
 }
@@ -52,7 +58,7 @@ impl ScriptChecker {
 
     /// Parses code in the sandbox.
     pub async fn check(&self, name: &str, source: &str) -> Result<ScriptCheckReport, ScriptCheckError> {
-        self.run(name, source, None, &[], true).await
+        self.run(name, source, ScriptUse::Parse).await
     }
 
     /// Runs code in the sandbox without secrets, network and tools, regardless of its grants.
@@ -63,7 +69,7 @@ impl ScriptChecker {
         function: Option<String>,
         args: &[Value],
     ) -> Result<ScriptCheckReport, ScriptCheckError> {
-        self.run(name.as_str(), source, function, args, false).await
+        self.run(name.as_str(), source, ScriptUse::Run { function, args }).await
     }
 
     /// Like [`ScriptChecker::dry_run`], for text that is not a script yet.
@@ -73,7 +79,7 @@ impl ScriptChecker {
         function: Option<String>,
         args: &[Value],
     ) -> Result<ScriptCheckReport, ScriptCheckError> {
-        self.run("the text", source, function, args, false).await
+        self.run("the text", source, ScriptUse::Run { function, args }).await
     }
 
     /// Returns the protections that this machine lacks.
@@ -85,13 +91,15 @@ impl ScriptChecker {
         &self,
         name: &str,
         source: &str,
-        function: Option<String>,
-        args: &[Value],
-        check_only: bool,
+        wanted: ScriptUse<'_>,
     ) -> Result<ScriptCheckReport, ScriptCheckError> {
         if source.len() > SOURCE_BYTES_MAX {
             return Err(ScriptCheckError::TooLarge(source.len()));
         }
+        let (function, args, check_only) = match wanted {
+            ScriptUse::Parse => (None, &[][..], true),
+            ScriptUse::Run { function, args } => (function, args, false),
+        };
         let args = serde_json::value::to_raw_value(args).map_err(|error| fault(error.to_string()))?;
         let job = ScriptJob {
             name: name.to_owned(),

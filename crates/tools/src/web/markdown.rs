@@ -3,10 +3,10 @@
 //! One iterative walk over the nodes in document order; no recursion, so depth cannot overflow the stack.
 
 use super::ConversionBudget;
-use super::markdown_writer::{InlineMark, MarkdownWriter};
+use super::markdown_writer::{InlineMark, ItemSpacing, MarkdownWriter};
 use super::page_tree::{NodeId, PageTree};
 use super::readable::ReadableNodes;
-use super::table::{self, DataTable};
+use super::table::{self, CellKind, DataTable};
 use super::tag::{AttributeUse, Tag};
 use url::Url;
 
@@ -129,11 +129,11 @@ impl MarkdownRenderer<'_> {
             Tag::Ul => self.lists.push(List { number: None, items: 0 }),
             Tag::Ol => self.lists.push(List { number: Some(self.first_number(id)), items: 0 }),
             Tag::Li => self.item(),
-            Tag::Dd => self.lines.item(": ".to_owned(), true),
+            Tag::Dd => self.lines.item(": ".to_owned(), ItemSpacing::Apart),
             Tag::Table if self.is_data[id] && self.table.is_none() => self.table = Some(DataTable::default()),
             Tag::Tr => self.with_table(DataTable::row),
-            Tag::Td => self.with_table(|table| table.cell(false)),
-            Tag::Th => self.with_table(|table| table.cell(true)),
+            Tag::Td => self.with_table(|table| table.cell(CellKind::Data)),
+            Tag::Th => self.with_table(|table| table.cell(CellKind::Heading)),
             _ => {
                 if let Some(level) = tag.heading() {
                     self.lines.heading(level);
@@ -215,7 +215,7 @@ impl MarkdownRenderer<'_> {
     }
 
     fn item(&mut self) {
-        let (marker, first) = match self.lists.last_mut() {
+        let (marker, spacing) = match self.lists.last_mut() {
             Some(list) => {
                 list.items += 1;
                 let marker = match &mut list.number {
@@ -225,11 +225,12 @@ impl MarkdownRenderer<'_> {
                     }
                     None => "- ".to_owned(),
                 };
-                (marker, list.items == 1 && self.lists.len() == 1)
+                let is_first = list.items == 1 && self.lists.len() == 1;
+                (marker, if is_first { ItemSpacing::Apart } else { ItemSpacing::Tight })
             }
-            None => ("- ".to_owned(), true),
+            None => ("- ".to_owned(), ItemSpacing::Apart),
         };
-        self.lines.item(marker, first);
+        self.lines.item(marker, spacing);
     }
 
     fn first_number(&self, id: NodeId) -> u64 {

@@ -12,6 +12,13 @@ pub(super) enum InlineMark {
     Image(String),
 }
 
+/// Whether a blank line comes before a list item.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ItemSpacing {
+    Apart,
+    Tight,
+}
+
 enum Prefix {
     Quote {
         begun: bool,
@@ -20,7 +27,7 @@ enum Prefix {
     Item {
         marker: String,
         used: bool,
-        first: bool,
+        spacing: ItemSpacing,
     },
 }
 
@@ -113,8 +120,8 @@ impl MarkdownWriter {
         self.prefixes.push(Prefix::Quote { begun: false });
     }
 
-    pub(super) fn item(&mut self, marker: String, first: bool) {
-        self.prefixes.push(Prefix::Item { marker, used: false, first });
+    pub(super) fn item(&mut self, marker: String, spacing: ItemSpacing) {
+        self.prefixes.push(Prefix::Item { marker, used: false, spacing });
     }
 
     pub(super) fn outdent(&mut self) {
@@ -146,8 +153,10 @@ impl MarkdownWriter {
         if !self.out.is_empty() {
             self.out.push('\n');
             // List items follow each other without a blank line.
-            let is_next_item =
-                matches!(self.prefixes.last(), Some(Prefix::Item { used: false, first: false, .. }));
+            let is_next_item = matches!(
+                self.prefixes.last(),
+                Some(Prefix::Item { used: false, spacing: ItemSpacing::Tight, .. })
+            );
             if !is_next_item {
                 let gap: String = self.prefixes.iter().map(Prefix::gap).collect();
                 self.out.push_str(gap.trim_end());

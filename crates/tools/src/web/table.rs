@@ -44,6 +44,12 @@ pub(super) fn data_tables(page: &PageTree, shown: &[bool]) -> Vec<bool> {
     (0..count).map(is_data).collect()
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum CellKind {
+    Data,
+    Heading,
+}
+
 /// A table that is being collected.
 #[derive(Default)]
 pub(super) struct DataTable {
@@ -58,14 +64,14 @@ impl DataTable {
         self.rows.push(Vec::new());
     }
 
-    pub(super) fn cell(&mut self, is_head: bool) {
+    pub(super) fn cell(&mut self, kind: CellKind) {
         if self.rows.is_empty() {
             self.row();
         }
         let first_row = self.rows.len() == 1;
         if let Some(row) = self.rows.last_mut() {
-            self.has_head =
-                first_row && is_head && (row.is_empty() || self.has_head) || !first_row && self.has_head;
+            self.has_head = first_row && kind == CellKind::Heading && (row.is_empty() || self.has_head)
+                || !first_row && self.has_head;
             row.push(String::new());
         }
     }

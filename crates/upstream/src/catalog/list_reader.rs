@@ -56,7 +56,7 @@ impl ListError {
                 error,
                 RequestError::Refused(_)
                     | RequestError::Timeout(_)
-                    | RequestError::TooLong { .. }
+                    | RequestError::TooLong(_)
                     | RequestError::Link(LinkError::Unsuitable { .. })
             ),
         }

@@ -9,7 +9,7 @@ use super::pending_notifications::PendingNotifications;
 use super::pending_request::RELATED_TASK;
 use super::pending_requests::{PendingRequests, without_meta};
 use super::unsolicited::{Unsolicited, no_roots};
-use crate::transport::{ConnectionLifecycle, Inbound, Receipt, RequestError};
+use crate::transport::{ConnectionLifecycle, Inbound, OversizedResponse, Receipt, RequestError};
 use portcullis_core::{LogLevel, LogMessage, Progress};
 use portcullis_wire::message::{self, IncomingFrame, Message};
 use portcullis_wire::params::RawMembers;
@@ -237,10 +237,10 @@ impl Inbound for Demux {
         }
     }
 
-    fn response_too_long(&self, id: u64, bytes: u64, ended: bool) {
+    fn response_too_long(&self, id: u64, size: OversizedResponse) {
         let Some(entry) = self.pending.take(id) else { return };
         self.life.alive();
-        entry.slot.answer(Err(RequestError::TooLong { bytes, ended }));
+        entry.slot.answer(Err(RequestError::TooLong(size)));
     }
 
     fn awaits(&self, id: u64) -> bool {

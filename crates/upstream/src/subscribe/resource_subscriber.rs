@@ -148,7 +148,7 @@ async fn subscribe(
 /// Returns whether the server is subscribed. One that did not respond may be.
 fn outcome(said: Result<(), RequestError>) -> SubscribeOutcome {
     match said {
-        Ok(()) | Err(RequestError::Timeout(_) | RequestError::Closed | RequestError::TooLong { .. }) => {
+        Ok(()) | Err(RequestError::Timeout(_) | RequestError::Closed | RequestError::TooLong(_)) => {
             SubscribeOutcome::Subscribed
         }
         Err(RequestError::Refused(error)) => SubscribeOutcome::Refused(error),

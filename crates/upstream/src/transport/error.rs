@@ -7,10 +7,28 @@ use portcullis_core::{ErrorKind, ForeignError, ToolError};
 use portcullis_wire::rpc;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::fmt;
 use std::time::Duration;
 
 /// What a client has to know before it retries.
 const NOT_KNOWN: &str = "the call may or may not have run";
+
+/// The size of a response that is over the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OversizedResponse {
+    Bytes(u64),
+    /// Its end was not read.
+    MoreThan(u64),
+}
+
+impl fmt::Display for OversizedResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OversizedResponse::Bytes(bytes) => write!(f, "{bytes}"),
+            OversizedResponse::MoreThan(bytes) => write!(f, "more than {bytes}"),
+        }
+    }
+}
 
 /// Why a request has no result. Its text is one line, whatever the server sent.
 #[derive(Debug, thiserror::Error)]
@@ -21,9 +39,8 @@ pub enum RequestError {
     Timeout(Duration),
     #[error("the connection to the server ended")]
     Closed,
-    /// The response is over the size limit; without `ended` it is longer than `bytes`.
-    #[error("the response has {}{bytes} bytes, the limit is {MESSAGE_BYTES_MAX}", if *.ended { "" } else { "more than " })]
-    TooLong { bytes: u64, ended: bool },
+    #[error("the response has {0} bytes, the limit is {MESSAGE_BYTES_MAX}")]
+    TooLong(OversizedResponse),
     /// The transport failed, for a reason that a person can act on.
     #[error("{}", escape_hidden(&.0.to_string()))]
     Link(LinkError),
@@ -96,7 +113,7 @@ impl RequestError {
                 ToolError::unavailable(format!("server `{name}` ended while the call was under way"))
                     .hint(format!("it is started again; {NOT_KNOWN}"))
             }
-            error @ RequestError::TooLong { .. } => {
+            error @ RequestError::TooLong(_) => {
                 ToolError::new(ErrorKind::TooLarge, format!("server `{name}`: {error}"))
                     .hint("ask for less at a time; the call may have been carried out")
             }

@@ -151,7 +151,7 @@ pub fn run_guardian(mark: &HubMark) {
     // Returns when the last writer has closed the pipe.
     let groups = groups(io::stdin().lock());
     signal_groups(&groups, Signal::TERM);
-    end_all(&mark.any(), true);
+    end_all(&mark.any(), KillTime::AfterGrace);
     let are_gone = || groups.iter().all(|group| test_kill_process_group(*group).is_err());
     if !are_gone() && !ends_by_itself(are_gone) {
         signal_groups(&groups, Signal::KILL);
@@ -184,16 +184,24 @@ fn signal_groups(groups: &HashSet<Pid>, signal: Signal) {
 /// Ends everything with the mark of one server process, and returns how many there were. Blocks for a moment if
 /// there are any.
 pub(crate) fn end_marked(mark: &str) -> usize {
-    end_all(&EnvironMarker::of_mark(mark), false)
+    end_all(&EnvironMarker::of_mark(mark), KillTime::AtOnce)
 }
 
-fn end_all(wanted: &EnvironMarker, gently: bool) -> usize {
+/// When processes are killed that have not ended by themselves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum KillTime {
+    AtOnce,
+    /// After SIGTERM and the grace period.
+    AfterGrace,
+}
+
+fn end_all(wanted: &EnvironMarker, kill: KillTime) -> usize {
     let found = marked(wanted);
     if found.is_empty() {
         return 0;
     }
     let count = found.len();
-    if gently {
+    if kill == KillTime::AfterGrace {
         found.iter().for_each(|pid| signal(*pid, wanted, Signal::TERM));
         if ends_by_itself(|| marked(wanted).is_empty()) {
             return count;
@@ -290,12 +298,12 @@ mod tests {
         assert!(first.wait().is_ok());
         assert_eq!((marked(&hub.any()).len(), tenth.try_wait().unwrap()), (3, None));
 
-        assert_eq!(end_all(&hub.any(), true), 3);
+        assert_eq!(end_all(&hub.any(), KillTime::AfterGrace), 3);
         assert!(tenth.wait().is_ok());
         assert_eq!(marked(&hub.any()).len(), 0);
         assert_eq!((strange.try_wait().unwrap(), unmarked.try_wait().unwrap()), (None, None));
 
-        end_all(&other.any(), false);
+        end_all(&other.any(), KillTime::AtOnce);
         assert!(strange.wait().is_ok());
         unmarked.kill().unwrap();
         unmarked.wait().unwrap();
@@ -310,7 +318,7 @@ mod tests {
         let mut restless = command.process_group(0).spawn().unwrap();
 
         let seen = (0..2_000).filter(|_| carries(restless.id().try_into().unwrap(), &hub.any())).count();
-        let ended = end_all(&hub.any(), false);
+        let ended = end_all(&hub.any(), KillTime::AtOnce);
         // Before anything that may fail, so that a failure leaves nothing running.
         restless.kill().unwrap();
         restless.wait().unwrap();

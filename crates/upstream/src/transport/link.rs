@@ -1,6 +1,6 @@
 //! The traits between a transport and the JSON-RPC layer above it: outbound messages, inbound messages, credentials.
 
-use super::error::{LinkError, RequestError};
+use super::error::{LinkError, OversizedResponse, RequestError};
 use super::lifecycle::ConnectionLifecycle;
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -91,8 +91,8 @@ pub trait Inbound: Send + Sync {
     /// Takes one message. `request` is the request on whose stream it came, where the transport has a stream for each.
     fn receive(&self, bytes: &[u8], request: Option<u64>) -> Receipt;
 
-    /// Fails a request whose response is over the size limit; `ended` says whether `bytes` is all of it.
-    fn response_too_long(&self, id: u64, bytes: u64, ended: bool);
+    /// Fails a request whose response is over the size limit.
+    fn response_too_long(&self, id: u64, size: OversizedResponse);
 
     /// Returns whether a request still waits for its response.
     fn awaits(&self, id: u64) -> bool;

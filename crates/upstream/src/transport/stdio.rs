@@ -10,8 +10,12 @@ use crate::transport::guardian::{self, Processes};
 use crate::transport::oversized_line;
 use crate::transport::read_throttle::{LINE_COST, MEGABYTE_COST, ReadThrottle};
 use crate::transport::stdin_writer::StdinWriter;
-use crate::transport::{Inbound, MESSAGE_BYTES_MAX, OutboundMessage, Receipt, RequestError, TransportLink};
-use crate::transport::{ServerInstanceId, ServerTransport, StdioSpec, TransportParts, WorkingDir};
+use crate::transport::{
+    Inbound, MESSAGE_BYTES_MAX, OutboundMessage, OversizedResponse, Receipt, RequestError,
+};
+use crate::transport::{
+    ServerInstanceId, ServerTransport, StdioSpec, TransportLink, TransportParts, WorkingDir,
+};
 use futures::future::BoxFuture;
 use portcullis_core::{durable_dir, run_blocking};
 use portcullis_store::pins::ServerIdentity;
@@ -231,7 +235,7 @@ async fn read(stdout: ChildStdout, inbound: Arc<dyn Inbound>, stderr: Diagnostic
                 tracing::warn!(target: "upstream", bytes, "oversized message dropped");
                 // Its caller would wait in vain.
                 if let Some(id) = oversized_line::id_of_complete_line(lines.edges()) {
-                    inbound.response_too_long(id, bytes, true);
+                    inbound.response_too_long(id, OversizedResponse::Bytes(bytes));
                 }
                 LINE_COST
             }
@@ -239,7 +243,7 @@ async fn read(stdout: ChildStdout, inbound: Arc<dyn Inbound>, stderr: Diagnostic
             Ok(LineFrame::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
                 tracing::warn!(target: "upstream", bytes, "oversized line; stopping the server");
                 if let Some(id) = oversized_line::id_of_open_line(lines.edges()) {
-                    inbound.response_too_long(id, LINE_BYTES_MAX, false);
+                    inbound.response_too_long(id, OversizedResponse::MoreThan(LINE_BYTES_MAX));
                 }
                 let most = LINE_BYTES_MAX / (1024 * 1024);
                 stderr.push(format!("[stopped by the hub: it sent a line of more than {most} MB]"));

@@ -2,7 +2,7 @@
 
 use super::{HttpTransport, ResponseFormat, finish, kind};
 use crate::transport::read_throttle::{LINE_COST, ReadThrottle};
-use crate::transport::{LinkError, RequestError};
+use crate::transport::{LinkError, OversizedResponse, RequestError};
 use crate::transport::{MESSAGE_BYTES_MAX, Receipt};
 use portcullis_egress::configured_client::{ConfiguredResponse, Method};
 use portcullis_egress::header::{HeaderName, HeaderValue};
@@ -23,7 +23,7 @@ const RESUMED_MAX: usize = 10;
 
 /// The response is over the size limit, and would be again.
 pub(super) const TOO_LONG: RequestError =
-    RequestError::TooLong { bytes: MESSAGE_BYTES_MAX as u64, ended: false };
+    RequestError::TooLong(OversizedResponse::MoreThan(MESSAGE_BYTES_MAX as u64));
 
 /// The position in a stream.
 pub(super) struct StreamCursor {
