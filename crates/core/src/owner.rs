@@ -41,7 +41,7 @@ impl Owners for Arc<Client> {
     }
 }
 
-/// Nobody: what a gate has that was given no owners.
+/// No owners: what a gate has that was given none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoOwners;
 

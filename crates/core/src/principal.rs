@@ -84,7 +84,7 @@ impl Principal {
     /// `None` if the owner is gone.
     pub fn resolve(&self, owners: &dyn Owners) -> Option<Arc<Client>> {
         let client = match &self.acts_for {
-            // A directory that returns somebody else is not believed.
+            // A directory that returns another client is not believed.
             ActsFor::Owner(owner) => owners.current(owner).filter(|client| owner.is(client))?,
             ActsFor::Administrator(client) => client.clone(),
         };
@@ -245,7 +245,7 @@ mod tests {
             assert!(principal.resolve(&other).is_none(), "the name was issued again");
         }
         assert!(principal.resolve(&crate::NoOwners).is_none());
-        // A directory that returns somebody else is not believed.
+        // A directory that returns another client is not believed.
         struct Liar;
         impl Owners for Liar {
             fn current(&self, _: &OwnerId) -> Option<Arc<Client>> {

@@ -24,7 +24,7 @@ pub struct FamilyParts {
     pub clock: Arc<dyn Clock>,
     pub zone: LiveTimeZone,
     pub secrets: Arc<dyn SecretSource>,
-    /// Made at its first use: a hub that asks nobody has none.
+    /// Made at its first use: a hub that makes no request has none.
     pub egress: SharedEgress,
     /// For families whose tools make calls. Connected once the gate is built.
     pub gate: GateHandle,

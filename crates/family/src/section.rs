@@ -27,7 +27,7 @@ pub trait ConfigSection: Serialize + DeserializeOwned + JsonSchema + Default + S
     /// Resolves the section. `None` only after a finding.
     fn resolve(&self, checks: &mut SectionChecks<'_>) -> Option<Self::Settings>;
 
-    /// Replaces, for display, values of the written form that nobody may see.
+    /// Replaces, for display, values of the written form that are not shown.
     fn hide_values(_written: &mut Value) {}
 }
 
@@ -105,7 +105,7 @@ impl SectionSpec {
         }
     }
 
-    /// Replaces, for display, values of the written form that nobody may see.
+    /// Replaces, for display, values of the written form that are not shown.
     pub fn hide_values(&self, written: &mut Value) {
         (self.hide_values)(written);
     }

@@ -1,7 +1,7 @@
 //! Administrators: accounts, one-time links, sessions, passwords.
 //!
 //! Every change is recorded, except authentication: signing in, signing out and redeeming a link work while nothing can be
-//! recorded, so that somebody can look into it.
+//! recorded, so that an administrator can find the cause.
 
 use crate::change::ChangeRecorder;
 use crate::{Actor, Problem, ProblemCode};
@@ -147,7 +147,7 @@ pub fn admin_problem(error: AdminError) -> Problem {
         AdminError::Damaged(_) | AdminError::Database(_) => {
             tracing::error!(target: "admin", %error, "administrators unusable");
             return Problem::unavailable(
-                "the administrators cannot be read or written, so nobody can sign in",
+                "the administrators cannot be read or written, so no administrator can sign in",
             )
             .hint("see the hub's log for the cause, or run `portcullis doctor`");
         }

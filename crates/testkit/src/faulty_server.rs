@@ -130,7 +130,7 @@ fn call(
         }
         "reuse" => {
             for strange in [json!(999_999), json!("x"), json!(-1), json!(null)] {
-                say(&json!({ "jsonrpc": "2.0", "id": strange, "result": text("for nobody") }))?;
+                say(&json!({ "jsonrpc": "2.0", "id": strange, "result": text("for no request") }))?;
             }
             say(&json!({ "jsonrpc": "2.0", "id": id, "result": text("first") }))?;
             say(&json!({ "jsonrpc": "2.0", "id": id, "result": text("second") }))?;

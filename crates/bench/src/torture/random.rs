@@ -11,7 +11,7 @@ impl SplitMix64 {
         SplitMix64(seed)
     }
 
-    /// Returns a seed that nobody chose.
+    /// Returns a random seed.
     pub fn fresh_seed() -> u64 {
         std::collections::hash_map::RandomState::new().build_hasher().finish()
     }

@@ -59,7 +59,7 @@ impl ServerProgram {
 /// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerFault {
-    /// It is only called. What that costs the good one on two processors is nobody's fault.
+    /// It is only called. What that costs the good one on two processors is no fault.
     Nothing,
     Crash,
     Hang,
@@ -89,7 +89,7 @@ impl ServerFault {
             ServerFault::Hang => "it does not respond",
             ServerFault::Garbage => "it says what is no message",
             ServerFault::LongLine => "it sends a line of 1 GB",
-            ServerFault::ReusedIds => "it answers twice, and what nobody asked",
+            ServerFault::ReusedIds => "it answers twice, and what the hub did not ask",
             ServerFault::HalfOpen => "its sockets go silent half way",
             ServerFault::Storm => "it says 1,000 times a second that its list changed",
         }

@@ -33,7 +33,7 @@ pub struct TortureHome {
 }
 
 impl TortureHome {
-    /// Makes a home in which nobody has to wait for the rate limit.
+    /// Makes a home in which no client has to wait for the rate limit.
     pub fn new(program: &Path) -> Result<TortureHome> {
         TortureHome::in_folder(program, &std::env::temp_dir())
     }

@@ -82,7 +82,7 @@ impl Operations {
 /// A login that is to be ended.
 pub enum EndingLogin {
     Known(Arc<ServerLogin>),
-    /// Its server is unknown: the tokens were removed, and nobody can revoke them.
+    /// Its server is unknown: the tokens were removed, and cannot be revoked.
     Orphaned,
 }
 

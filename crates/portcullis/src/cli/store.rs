@@ -17,7 +17,7 @@ pub enum StoreCommand {
     ///
     /// The copy is one file, which `portcullis store restore` puts back. Secrets are in it as they are stored, sealed.
     ///
-    /// Not in it, so back these up too: the keys (`workspace/secure/row.key`, without which a restored database admits nobody and
+    /// Not in it, so back these up too: the keys (`workspace/secure/row.key`, without which a restored database admits no client and
     /// can't be changed, and the key of the secrets), the configuration, the folder of scripts, and the audit log.
     #[command(after_help = "Example: portcullis store backup ~/portcullis-$(date +%F).db")]
     Backup { file: PathBuf },

@@ -1,7 +1,7 @@
 //! The tools on a vault without sync.
 
 mod conflicts;
-mod hidden;
+mod hidden_files;
 mod http;
 mod index_updates;
 mod no_execution;

@@ -15,7 +15,7 @@ const FILE_BYTES: usize = 4_096;
 /// How the kernel counts processor time on every Linux that Rust runs on: `USER_HZ`.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// All guards as they are by default, except that nobody is told to slow down.
+/// All guards as they are by default, except that no client is told to slow down.
 pub(crate) const CONFIG: &str = "[http]\nlisten = \"127.0.0.1:0\"\n\n\
                       [rate_limit]\nrequests_per_second = 1000000\nburst = 1000000\n";
 

@@ -179,7 +179,7 @@ impl ProxyUnderTest {
         ProxyUnderTest::open(Some(process), address, path, String::new(), prefix, (folder, None))
     }
 
-    /// Begins a session as soon as somebody answers, and waits until the tool works.
+    /// Begins a session as soon as the proxy answers, and waits until the tool works.
     fn open(
         process: Option<ChildGuard>,
         address: SocketAddr,
@@ -192,7 +192,7 @@ impl ProxyUnderTest {
         let mut door = ProxyUnderTest { process, address, path, headers, echo, seen, _kept: kept };
         let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}"#;
         let greeted = until(|| door.ask(hello).ok().filter(|answer| status(answer) == "200"))
-            .with_context(|| format!("nobody answers at {address}"))?;
+            .with_context(|| format!("nothing answers at {address}"))?;
         if let Some(session) = header(greeted.split("\r\n\r\n").next().unwrap_or_default(), "mcp-session-id")
         {
             door.headers.push_str(&format!("mcp-session-id: {session}\r\n"));

@@ -1,6 +1,6 @@
 //! The smallest server that is one: `echo`, over standard streams or HTTP, and a count of what it was asked.
 //!
-//! It does as little as a server can, on one thread, so that what is measured is whoever stands before it.
+//! It does as little as a server can, on one thread, so that what is measured is the proxy before it.
 
 use anyhow::Result;
 use axum::Router;
@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 
 /// As much as a pipe holds.
 const PIPE_BYTES: usize = 64 * 1024;
-/// How many methods are counted apart; nobody who is measured here uses more.
+/// How many methods are counted apart; no contender uses more.
 const METHODS_MAX: usize = 32;
 
 const TOOLS: &str = r#"{"tools":[{"name":"echo","description":"Says what it is told.","inputSchema":{"type":"object","properties":{"text":{"type":"string"}},"required":["text"]}},{"name":"seen","description":"Says what it was asked since it last said so.","inputSchema":{"type":"object"}}]}"#;
