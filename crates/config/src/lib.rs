@@ -317,9 +317,9 @@ impl Config {
     }
 
     /// Returns a configuration that turns every family on, for lists of all tools.
-    pub fn of_every_family(families: Families, home: &Path) -> Result<Config, ConfigErrors> {
+    pub fn of_every_family(home: &Path) -> Result<Config, ConfigErrors> {
         let mut text = String::new();
-        for spec in sections(families) {
+        for spec in sections(FAMILIES) {
             match (spec.example, spec.absent) {
                 (Some(example), _) => text.push_str(example),
                 (None, AbsentSection::Off) => text.push_str(&format!("[{}]\n", spec.key)),
@@ -327,7 +327,7 @@ impl Config {
             }
         }
         let (config, _) =
-            Config::with(families, "defaults", &read::parse("every.toml", &text)?, home, &|_| None)?;
+            Config::with(FAMILIES, "defaults", &read::parse("every.toml", &text)?, home, &|_| None)?;
         Ok(config)
     }
 

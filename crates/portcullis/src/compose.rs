@@ -26,7 +26,6 @@ use portcullis_server::{Hub, HubParts, LocalClient, ToolSearch};
 use portcullis_store::clients::ClientDirectory;
 use portcullis_store::database::Database;
 use portcullis_store::secrets::SecretStore;
-use portcullis_tools::FAMILIES;
 use portcullis_upstream::Shutdown;
 use portcullis_wire::era::ServerProfile;
 use std::net::SocketAddr;
@@ -59,7 +58,7 @@ pub struct ComposedHub {
 /// Returns the native tools of a default hub, as seen by an unrestricted client.
 pub(crate) fn guarded_tools() -> Result<Vec<Arc<ToolDef>>> {
     let folder = tempfile::tempdir().context("no temporary folder")?;
-    let config = Config::of_every_family(FAMILIES, folder.path())?;
+    let config = Config::of_every_family(folder.path())?;
     let (database, registry) = (database::in_memory(&config)?, Registry::default());
     let parts = parts_to_list(&config, &folder.path().join("list"), &database, registry.changes())?;
     let (owners, clock) = (Arc::new(NoOwners), Arc::new(SystemClock));

@@ -19,7 +19,6 @@ use portcullis_ops::output_redaction::OutputRedaction;
 use portcullis_server::ServiceStatus;
 use portcullis_store::FamilyTables;
 use portcullis_store::database::{Database, DatabaseError, Migration, wait};
-use portcullis_tools::FAMILIES;
 use portcullis_upstream::Shutdown;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -222,7 +221,7 @@ async fn its_tools_tables_checks_service_and_readiness_are_the_hubs() {
 fn a_list_of_tools_touches_nothing_of_a_home() {
     let folder = tempfile::tempdir().unwrap();
     let nowhere = folder.path().join("home");
-    let config = Config::of_every_family(FAMILIES, &nowhere).unwrap();
+    let config = Config::of_every_family(&nowhere).unwrap();
     let tools = portcullis_ops::tool_families::native_tools(&config).unwrap();
     for prefix in ["workspace_", "memory_", "vault_", "web_", "calendar_", "github_", "script_"] {
         assert!(tools.iter().any(|tool| tool.name.starts_with(prefix)), "{prefix}");

@@ -1,5 +1,7 @@
-//! There is one road: nothing but `guard::stack` builds a gate, outside of tests and the benchmark. Every crate is looked at.
+//! Only `guard::stack` builds a gate, outside of tests and the benchmark, and other promises of ARCHITECTURE.md about who may name
+//! what. Every crate is scanned.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -51,7 +53,7 @@ fn only_the_stack_builds_a_gate() {
     // The benchmark measures what the layers cost against a gate that has none; its crate is never shipped.
     let expected = [Path::new("bench/src/bin/bench-load/gate.rs"), Path::new("guard/src/stack.rs")];
     assert_eq!(files_with(&["Gate::new("]), expected);
-    // Whoever chooses the owners chooses on whose behalf the hub may act.
+    // The owners decide on whose behalf the hub may act.
     assert_eq!(files_with(&[".with_owners("]), [Path::new("guard/src/stack.rs")]);
 }
 
@@ -71,4 +73,11 @@ fn only_transports_make_calls_of_clients() {
 fn only_the_admin_page_acts_for_administrators() {
     let expected = [Path::new("ops/src/hub_desk/tools.rs")];
     assert_eq!(files_with(&["Principal::administrator("]), expected);
+}
+
+#[test]
+fn only_config_names_the_list_of_families() {
+    let files = files_with(&["FAMILIES"]);
+    let crates: BTreeSet<_> = files.iter().filter_map(|path| path.iter().next()?.to_str()).collect();
+    assert_eq!(crates, BTreeSet::from(["config", "tools"]), "{files:?}");
 }
