@@ -31,7 +31,7 @@ pub fn restore(config: &Config, backup: &Path) -> Result<Option<PathBuf>> {
 }
 
 /// Opens the database of a home, or an empty one in memory if there is none: looking at a home makes nothing in it.
-pub fn open_to_look(home: &Home, config: &Config) -> Result<Database> {
+pub fn open_or_in_memory(home: &Home, config: &Config) -> Result<Database> {
     if exists(config) { open(home, config) } else { in_memory(config) }
 }
 

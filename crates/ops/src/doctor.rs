@@ -96,7 +96,7 @@ fn check_config(home: &Home) -> (Vec<HealthCheck>, Option<Config>) {
 
 /// Opens the secret store, to check what needs it. Asks for nothing.
 pub fn open_secrets(home: &Home, config: &Config) -> Result<SecretStore> {
-    let database = database::open_to_look(home, config)?;
+    let database = database::open_or_in_memory(home, config)?;
     secret_store::open(home, config, &database, Arc::new(SystemClock), unasked)
 }
 
@@ -119,7 +119,7 @@ fn check_clients(home: &Home, config: &Config) -> CheckState {
     if !database::exists(config) {
         return CheckState::Good("none yet; the first start creates one".to_owned());
     }
-    let clients = database::open_to_look(home, config)
+    let clients = database::open_or_in_memory(home, config)
         .and_then(|database| Ok(ClientDirectory::open(&database, Arc::new(SystemClock)).list()?));
     match clients {
         Err(error) => unreadable(&error),
@@ -141,7 +141,7 @@ fn check_clients(home: &Home, config: &Config) -> CheckState {
 }
 
 fn check_approvals(home: &Home, config: &Config) -> CheckState {
-    let database = match database::open_to_look(home, config) {
+    let database = match database::open_or_in_memory(home, config) {
         Ok(database) => database,
         Err(error) => return unreadable(&error),
     };
@@ -161,7 +161,7 @@ pub async fn check_families(
     secrets: Result<&SecretStore, &anyhow::Error>,
 ) -> Vec<HealthCheck> {
     let secrets = secrets.map_err(|error| format!("{error:#}"));
-    let database = database::open_to_look(home, config).map_err(|error| format!("{error:#}"));
+    let database = database::open_or_in_memory(home, config).map_err(|error| format!("{error:#}"));
     let parts = DoctorParts {
         sections: &config.sections,
         workspace: &config.workspace,

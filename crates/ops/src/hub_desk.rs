@@ -199,7 +199,7 @@ impl Desk for HubDesk {
     }
 
     fn remove_server(&self, name: String, actor: Actor) -> DeskFuture<'_, ActionReceipt> {
-        Box::pin(self.take_server_out(name, actor))
+        Box::pin(self.remove_configured_server(name, actor))
     }
 
     fn importable(&self, from: ImportSource) -> DeskFuture<'_, ImportPreview> {

@@ -8,7 +8,7 @@ use portcullis_core::{Secret, SystemClock};
 use portcullis_egress::{EgressSettings, SystemResolver};
 use portcullis_store::secrets::{HELD_ABOUT, SecretError, SecretRef, SecretStore, ordinary_text};
 use portcullis_upstream::{
-    ClientSecret, Login as Kept, LoginLock, LoginMetadata, LoginStore, OAuth, OAuthSpec, Shutdown,
+    ClientSecret, Login, LoginLock, LoginMetadata, LoginStore, OAuth, OAuthSpec, Shutdown,
 };
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -177,7 +177,7 @@ fn digest(store: &SecretStore, server: &str) -> [u8; 32] {
 }
 
 impl LoginStore for SecretLoginStore {
-    fn load(&self) -> Result<Option<Kept>, String> {
+    fn load(&self) -> Result<Option<Login>, String> {
         let held = self.store.load_login(&self.server).map_err(|error| error.to_string())?;
         // A token just stored by another process is not used before it is redacted.
         if let Some(live) = &self.live {
@@ -189,14 +189,14 @@ impl LoginStore for SecretLoginStore {
         // Stored by another version; its audience is unknown, so it is not used.
         let Ok(about) = serde_json::from_str(about.expose()) else { return Ok(None) };
         let (access_token, refresh_token, client_secret) = (part(ACCESS), part(REFRESH), part(CLIENT));
-        Ok(Some(Kept { about, access_token, refresh_token, client_secret }))
+        Ok(Some(Login { about, access_token, refresh_token, client_secret }))
     }
 
     fn prepare(&self) -> Result<(), String> {
         self.store.prepare().map_err(|error| error.to_string())
     }
 
-    fn save(&self, login: &Kept) -> Result<(), String> {
+    fn save(&self, login: &Login) -> Result<(), String> {
         let about = serde_json::to_string(&login.about).map_err(|error| error.to_string())?;
         let about = Secret::new(about);
         let held = self.store.load_login(&self.server).map_err(|error| error.to_string())?;

@@ -77,7 +77,7 @@ fn wanted(config: &Config) -> KeyPreference {
 
 /// Opens the store without interaction: no passphrase prompt, and no keyring, which might prompt to unlock.
 pub fn open_quietly(home: &Home, config: &Config, clock: Arc<dyn Clock>) -> Option<SecretStore> {
-    let database = database::open_to_look(home, config).ok()?;
+    let database = database::open_or_in_memory(home, config).ok()?;
     let (lock, data) =
         (secrets::key_requirement(&database), vec![home.path().to_owned(), config.workspace.path.clone()]);
     match KeySource::detect(environment, &wanted(config), data, lock) {

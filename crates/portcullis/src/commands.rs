@@ -84,8 +84,8 @@ fn open_operations(home: Option<&Path>) -> Result<Operations> {
 }
 
 /// As [`open_operations`], for a command that only looks: it makes nothing in the home.
-fn open_to_look(home: Home, config: Config) -> Result<Operations> {
-    let database = database::open_to_look(&home, &config)?;
+fn open_operations_for_reading(home: Home, config: Config) -> Result<Operations> {
+    let database = database::open_or_in_memory(&home, &config)?;
     Ok(Operations::in_command(home, config, database, USER))
 }
 

@@ -113,14 +113,14 @@ fn say(text: &str) {
     let _ = stderr.flush();
 }
 
-/// Returns whether there is no terminal for a prompt.
-pub(crate) fn nobody_to_ask() -> bool {
-    !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal()
+/// Returns whether there is a terminal for a prompt.
+pub(crate) fn is_interactive() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
 /// Asks for confirmation at the terminal, if there is one. Fails on a signal.
 pub(crate) fn confirm(question: &str) -> Result<Option<bool>> {
-    if nobody_to_ask() {
+    if !is_interactive() {
         return Ok(None);
     }
     say(&format!("{} [y/N] ", redaction().text(question)));

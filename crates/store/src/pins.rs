@@ -110,7 +110,8 @@ impl ServerSnapshot {
 pub struct TrustedServer {
     pub since: Timestamp,
     pub by: String,
-    pub as_it_was: ServerSnapshot,
+    #[serde(rename = "as_it_was")]
+    pub snapshot: ServerSnapshot,
 }
 
 /// A definition compared with its pin.
@@ -146,18 +147,18 @@ impl TrustedServer {
         name: &str,
         sha256: &str,
     ) -> PinStatus {
-        if self.as_it_was.identity != *identity {
+        if self.snapshot.identity != *identity {
             return PinStatus::Server;
         }
-        match self.as_it_was.pins(kind).get(name) {
+        match self.snapshot.pins(kind).get(name) {
             None => PinStatus::New,
             Some(pin) if pin.sha256 == sha256 => PinStatus::Trusted,
             Some(_) => PinStatus::Changed,
         }
     }
 
-    pub fn instructions_stand(&self, identity: &ServerIdentity, instructions: Option<&str>) -> bool {
-        self.as_it_was.identity == *identity && self.as_it_was.instructions.as_deref() == instructions
+    pub fn are_instructions_trusted(&self, identity: &ServerIdentity, instructions: Option<&str>) -> bool {
+        self.snapshot.identity == *identity && self.snapshot.instructions.as_deref() == instructions
     }
 }
 
@@ -187,7 +188,7 @@ impl TopicState for PinTable {
 
     fn of(rows: &Vec<PinRecord>) -> Result<PinTable, String> {
         for PinRecord { server, trusted } in rows {
-            for (name, pin) in PinKind::ALL.into_iter().flat_map(|kind| trusted.as_it_was.pins(kind)) {
+            for (name, pin) in PinKind::ALL.into_iter().flat_map(|kind| trusted.snapshot.pins(kind)) {
                 // A digest of another text would show a person one definition and trust another.
                 if digest(&pin.definition) != pin.sha256 {
                     let (server, name) =
@@ -243,9 +244,9 @@ impl PinStore {
     }
 
     /// Trusts a snapshot of a server.
-    pub fn trust(&self, server: &str, as_it_was: ServerSnapshot, by: &str) -> Result<(), PinError> {
+    pub fn trust(&self, server: &str, snapshot: ServerSnapshot, by: &str) -> Result<(), PinError> {
         let since = Timestamp::try_from(self.clock.now()).unwrap_or_default();
-        let trusted = TrustedServer { since, by: by.to_owned(), as_it_was };
+        let trusted = TrustedServer { since, by: by.to_owned(), snapshot };
         let record = PinRecord { server: server.to_owned(), trusted };
         self.topic.change(|pins| {
             match pins.iter().position(|pin| pin.server == server) {

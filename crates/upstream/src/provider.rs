@@ -75,7 +75,7 @@ impl Upstream {
             Trust::Always => true,
             Trust::Pinned(pins) => pins
                 .of(self.name())
-                .and_then(|trusted| trusted.as_it_was.instructions.clone())
+                .and_then(|trusted| trusted.snapshot.instructions.clone())
                 .is_some_and(|text| !text.trim().is_empty()),
         }
     }

@@ -50,7 +50,7 @@ impl Trust {
     pub(crate) fn differing(&self, server: &str, identity: &ServerIdentity) -> Vec<String> {
         let Trust::Pinned(pins) = self else { return Vec::new() };
         let Some(trusted) = pins.of(server) else { return Vec::new() };
-        let known = &trusted.as_it_was.identity;
+        let known = &trusted.snapshot.identity;
         let facts: BTreeSet<&String> = known.keys().chain(identity.keys()).collect();
         let differ = facts.into_iter().filter(|fact| known.get(*fact) != identity.get(*fact));
         differ.map(|fact| printable(fact)).collect()
@@ -61,16 +61,16 @@ impl Trust {
         match self {
             Trust::Always => true,
             Trust::Pinned(pins) => {
-                pins.of(server).is_some_and(|trusted| trusted.as_it_was.identity == *identity)
+                pins.of(server).is_some_and(|trusted| trusted.snapshot.identity == *identity)
             }
         }
     }
 
-    pub(crate) fn instructions_stand(&self, server: &str, seen: &ServerSnapshot) -> bool {
+    pub(crate) fn are_instructions_trusted(&self, server: &str, seen: &ServerSnapshot) -> bool {
         match self {
             Trust::Always => true,
             Trust::Pinned(pins) => pins.of(server).is_some_and(|trusted| {
-                trusted.instructions_stand(&seen.identity, seen.instructions.as_deref())
+                trusted.are_instructions_trusted(&seen.identity, seen.instructions.as_deref())
             }),
         }
     }

@@ -132,7 +132,11 @@ impl HubDesk {
         .await
     }
 
-    pub(super) async fn take_server_out(&self, name: String, actor: Actor) -> Result<ActionReceipt, Problem> {
+    pub(super) async fn remove_configured_server(
+        &self,
+        name: String,
+        actor: Actor,
+    ) -> Result<ActionReceipt, Problem> {
         let removed = self.run(move |ops| ops.remove_server(&name, &actor)).await?;
         let removal = removed.end_login().await;
         let mut said = removal.sentences();

@@ -41,10 +41,10 @@ pub struct ServerRemoval {
 impl Operations {
     /// Removes a server and revokes its trust. Its login is still to be ended.
     pub fn remove_server(&self, name: &str, by: &Actor) -> Result<RemovedServer, Problem> {
-        self.record(by, action::REMOVE, json!({ "name": name }), || Ok(self.take_out(name)?))
+        self.record(by, action::REMOVE, json!({ "name": name }), || Ok(self.remove_from_config(name)?))
     }
 
-    fn take_out(&self, name: &str) -> Result<RemovedServer, ServerEditError> {
+    fn remove_from_config(&self, name: &str) -> Result<RemovedServer, ServerEditError> {
         let config = self.config();
         let server = config.mcp.iter().find(|server| server.name == name);
         // Found first: afterwards the configuration knows nothing of it.

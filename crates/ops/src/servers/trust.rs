@@ -29,7 +29,7 @@ impl ServerReview {
     pub fn of(name: &str, seen: &ServerSnapshot, factory: &ServerFactory) -> ServerReview {
         let trusted = factory.pins.of(name);
         let nothing = ServerSnapshot::default();
-        let known = trusted.as_ref().map_or(&nothing, |trusted| &trusted.as_it_was);
+        let known = trusted.as_ref().map_or(&nothing, |trusted| &trusted.snapshot);
         let differences = differences(known, seen);
         ServerReview { trusted, differences }
     }

@@ -2,7 +2,7 @@
 
 mod test;
 
-use super::{LoadedHome, open, open_to_look};
+use super::{LoadedHome, open, open_operations_for_reading};
 use crate::cli::{PolicyArgs, PolicyCommand};
 use crate::print;
 use anyhow::Result;
@@ -18,7 +18,9 @@ pub(crate) fn run(home: Option<&Path>, args: PolicyArgs, as_json: bool) -> Resul
     let LoadedHome { home, loaded, .. } = open(home)?;
     match args.command.unwrap_or(PolicyCommand::List) {
         PolicyCommand::List => list(&policy_rules(&home)?, as_json),
-        PolicyCommand::Test(args) => test::run(&open_to_look(home, loaded.config)?, args, as_json),
+        PolicyCommand::Test(args) => {
+            test::run(&open_operations_for_reading(home, loaded.config)?, args, as_json)
+        }
     }
 }
 

@@ -88,7 +88,7 @@ impl ScriptsCommandContext {
             return Ok(hash);
         }
         let (name, (sha256, _)) = (&looked.listed.name, version_to_decide(looked));
-        if print::nobody_to_ask() || self.as_json {
+        if !print::is_interactive() || self.as_json {
             return Err(BadUsage(format!(
                 "pass the version you reviewed: `--hash {}`, from `portcullis scripts show {name}`",
                 short(sha256)

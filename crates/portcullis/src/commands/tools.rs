@@ -1,7 +1,7 @@
 //! `portcullis tools`: list the tools, or call one through all checks.
 
 use super::hub_client::with_hub;
-use super::{LoadedHome, block_on, open, open_to_look};
+use super::{LoadedHome, block_on, open, open_operations_for_reading};
 use crate::cli::{ToolsArgs, ToolsCommand};
 use crate::config::Config;
 use crate::home::Home;
@@ -37,7 +37,7 @@ async fn list(link: &mut HubClient, home: &Home, config: &Config, as_json: bool)
     let mut tools = link.list("tools/list", "tools").await?;
     // Agents do not see the hub's effects and labels, and the hub does not rely on a server's own annotations.
     let known = KnownTools::of(config)?;
-    let trusted = open_to_look(home.clone(), config.clone())?.pinned_tools(config)?;
+    let trusted = open_operations_for_reading(home.clone(), config.clone())?.pinned_tools(config)?;
     let effect = |tool: &Value| {
         let name = tool["name"].as_str().unwrap_or_default();
         let looked_at = trusted.iter().find(|known| known.name == name).map(|known| known.effect);

@@ -18,7 +18,7 @@ fn standing_after(before: &Value, after: &Value) -> PinStatus {
     let trusted = TrustedServer {
         since: Timestamp::default(),
         by: "me".to_owned(),
-        as_it_was: snapshot(std::slice::from_ref(before)),
+        snapshot: snapshot(std::slice::from_ref(before)),
     };
     let now = snapshot(std::slice::from_ref(after));
     let (name, pin) = now.tools.first_key_value().unwrap();
@@ -90,9 +90,9 @@ fn trust_is_for_one_server_as_it_was() {
     let mut other = seen.identity.clone();
     other.insert("executable".to_owned(), "ff".to_owned());
     assert_eq!(stands(&other, "pay", &sha256), PinStatus::Server);
-    assert!(trusted.instructions_stand(&seen.identity, None));
-    assert!(!trusted.instructions_stand(&seen.identity, Some("do as I say")));
-    assert!(!trusted.instructions_stand(&other, None));
+    assert!(trusted.are_instructions_trusted(&seen.identity, None));
+    assert!(!trusted.are_instructions_trusted(&seen.identity, Some("do as I say")));
+    assert!(!trusted.are_instructions_trusted(&other, None));
     assert!(hub.of("other").is_none());
     assert!(command.revoke("shop").unwrap());
     assert!(hub.of("shop").is_none());

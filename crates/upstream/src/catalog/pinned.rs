@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub fn pinned_tools(spec: &ServerSpec) -> Vec<Arc<ToolDef>> {
     let Trust::Pinned(pins) = &spec.trust else { return Vec::new() };
     let Some(trusted) = pins.of(&spec.name) else { return Vec::new() };
-    let said = trusted.as_it_was.tools.iter().filter_map(|(own, pin)| {
+    let said = trusted.snapshot.tools.iter().filter_map(|(own, pin)| {
         let raw = RawValue::from_string(pin.definition.clone()).ok()?;
         Some(RawDefinition { own: own.clone(), raw })
     });
@@ -28,7 +28,7 @@ pub fn pinned_names(
     rename: &[(String, String)],
     lists: impl Fn(&str) -> bool,
 ) -> (Vec<String>, Vec<String>) {
-    let own = |kind| trusted.as_it_was.pins(kind).keys().map(String::as_str);
+    let own = |kind| trusted.snapshot.pins(kind).keys().map(String::as_str);
     let tools = public_names(prefix, rename, own(PinKind::Tool).filter(|own| lists(own)));
     let prompts = public_names(prefix, &[], own(PinKind::Prompt));
     (tools.into_values().collect(), prompts.into_values().collect())

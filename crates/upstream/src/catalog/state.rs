@@ -135,7 +135,7 @@ impl CatalogState {
         let standing = |kind: PinKind, own: &str| trust.standing(name, seen, kind, own);
         let mut exposed = expose(&said.offer, spec, standing, is_known);
         let instructions = seen.instructions.clone().filter(|text| !text.trim().is_empty());
-        let is_trusted = instructions.is_none() || trust.instructions_stand(name, seen);
+        let is_trusted = instructions.is_none() || trust.are_instructions_trusted(name, seen);
         if !is_trusted {
             let why = if is_known { PinStatus::Changed } else { PinStatus::Server };
             exposed.quarantined.push(QuarantinedItem::new("instructions", "", why));

@@ -115,7 +115,7 @@ pub(super) async fn discover(
         None if named.is_some() => {
             return Err(OAuthError::malformed(RESOURCE, "it is not at the URL in the challenge"));
         }
-        None => return let_in_by_itself(egress, server).await,
+        None => return discover_own_authorization(egress, server).await,
     };
     let server = described(egress, &issuer).await?;
     let server =
@@ -125,9 +125,12 @@ pub(super) async fn discover(
 
 /// Servers older than resource metadata are their own authorization server. One without any metadata has the default
 /// endpoints of 2025-03-26.
-async fn let_in_by_itself(egress: &EgressClient, server: &Url) -> Result<AuthDiscovery, OAuthError> {
+async fn discover_own_authorization(
+    egress: &EgressClient,
+    server: &Url,
+) -> Result<AuthDiscovery, OAuthError> {
     let issuer = server.origin().ascii_serialization();
-    let by_itself = match described(egress, &issuer).await? {
+    let own = match described(egress, &issuer).await? {
         Some(described) => described,
         None => AuthorizationServer {
             authorization: authorization(egress, &format!("{issuer}/authorize")).await?,
@@ -141,7 +144,7 @@ async fn let_in_by_itself(egress: &EgressClient, server: &Url) -> Result<AuthDis
             takes_documents: false,
         },
     };
-    Ok(AuthDiscovery { resource: canonical(server), scopes: Vec::new(), server: by_itself })
+    Ok(AuthDiscovery { resource: canonical(server), scopes: Vec::new(), server: own })
 }
 
 /// Returns the URL of a server as a resource: without a fragment, and without the slash that only a parser adds.

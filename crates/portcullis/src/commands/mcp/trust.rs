@@ -47,7 +47,7 @@ impl McpCommandContext {
                 Some(_) => print::out(summary(name, different) + &left_out(&looked)),
             }
             // A confirmation is preceded by the full diff.
-            let is_asked = !args.yes && !print::nobody_to_ask();
+            let is_asked = !args.yes && print::is_interactive();
             if args.diff || (is_asked && before.is_some()) {
                 for one in different {
                     let text = unified_diff(one);
@@ -104,7 +104,7 @@ impl McpCommandContext {
             ));
         }
         print::configured_note(text);
-        match (args.yes, self.as_json || print::nobody_to_ask(), args.diff) {
+        match (args.yes, self.as_json || !print::is_interactive(), args.diff) {
             (true, ..) | (false, true, true) => Ok(true),
             (false, true, false) => Err(no_terminal()),
             (false, false, _) => {
@@ -116,7 +116,7 @@ impl McpCommandContext {
 
     /// Asks for confirmation, unless `--yes` or only `--diff` was given.
     fn decides(&self, args: &McpTrustArgs, tools: usize, is_update: bool) -> Result<bool> {
-        let no_terminal_here = self.as_json || print::nobody_to_ask();
+        let no_terminal_here = self.as_json || !print::is_interactive();
         match (args.yes, no_terminal_here, args.diff) {
             (true, ..) => Ok(true),
             (false, true, true) => Ok(false),
