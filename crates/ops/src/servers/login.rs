@@ -40,6 +40,12 @@ impl Operations {
         Ok(login.with_context(|| format!("`mcp.{name}`"))?)
     }
 
+    /// Opens the login of a server that is about to be added.
+    pub fn draft_login(&self, config: &Config, server: &McpServerSettings) -> Result<DraftLogin, Problem> {
+        let login = self.open_login(config, server, PassphrasePrompt::ToMake)?;
+        Ok(DraftLogin { name: server.name.clone(), was_kept: login.is_kept(), login })
+    }
+
     /// Logs in to a server. Ends when the person has consented, which takes minutes.
     pub async fn log_in_to_server(
         &self,
@@ -76,6 +82,25 @@ impl Operations {
             }
             login => Ok(EndingLogin::Known(Arc::new(login?))),
         }
+    }
+}
+
+/// The login of a server that is about to be added.
+pub struct DraftLogin {
+    pub login: ServerLogin,
+    name: String,
+    /// Whether tokens were stored before.
+    was_kept: bool,
+}
+
+impl DraftLogin {
+    /// Logs out, because the server was not added: nothing in the configuration refers to the login, so it could not be ended
+    /// later. One from before stays. Returns what was done, in one sentence.
+    pub async fn undo(self) -> Option<String> {
+        if self.was_kept {
+            return None;
+        }
+        logout_sentence(&self.name, &self.login.oauth().log_out().await)
     }
 }
 

@@ -6,13 +6,10 @@ use crate::cli::McpAddArgs;
 use crate::commands::mcp_auth::{Browser, log_in};
 use crate::commands::this_user;
 use crate::config::{Config, McpServerSettings, NewServer};
-use crate::login::ServerLogin;
 use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
-use portcullis_ops::secret_store::PassphrasePrompt;
 use portcullis_ops::servers::add::{AddedServer, plain_text_warnings};
-use portcullis_ops::servers::login::logout_sentence;
 use portcullis_ops::servers::probe::ProbeReport;
 use portcullis_upstream::StatusKind;
 use serde_json::json;
@@ -26,22 +23,15 @@ impl McpCommandContext {
         let config = self.ops.preview_server(&new).map_err(explained)?;
         let server = config.mcp.iter().find(|server| server.name == name).context("the server")?;
         let logs_in = args.oauth && !args.no_test;
-        if logs_in {
-            self.ops.unlock_secrets(PassphrasePrompt::ToMake)?;
-        }
+        let draft = logs_in.then(|| self.ops.draft_login(&config, server)).transpose()?;
         self.ops.server_factory_for(server)?.programs.forget(name)?;
-        let login =
-            logs_in.then(|| self.ops.open_login(&config, server, PassphrasePrompt::ToMake)).transpose()?;
-        let had_login = login.as_ref().is_some_and(ServerLogin::is_kept);
-        let logged_in = login
+        let logged_in = draft
             .as_ref()
-            .map(|login| log_in(&self.ops, name, login, Browser::Leave, self.as_json))
+            .map(|draft| log_in(&self.ops, name, &draft.login, Browser::Leave, self.as_json))
             .transpose();
         let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config));
-        if let (Err(_), Some(login), false) = (&added, login, had_login) {
-            // Nothing in the configuration refers to the login, so it could not be ended later.
-            let ended = self.block_on(async { login.oauth().log_out().await })?;
-            logout_sentence(name, &ended).into_iter().for_each(print::note);
+        if let (Err(_), Some(draft)) = (&added, draft) {
+            self.block_on(draft.undo())?.into_iter().for_each(print::note);
         }
         added
     }
