@@ -2,8 +2,10 @@
 
 use super::{Admin, problem};
 use crate::support::{home, http, request};
+use portcullis_store::database::{DatabaseError, OperationId, Topic};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::raw_http::RawHttpRequest;
+use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -114,7 +116,7 @@ async fn it_is_known_when_a_client_last_called_also_long_ago() {
     assert_eq!(again.as_str().unwrap()[..19], at.as_str().unwrap()[..19]);
     assert_eq!(called(&ann, "silent").await, Value::Null);
     // Another one of the same name has not called. When it was made is known to the second.
-    portcullis_testkit::wait::until("it is another one", async || {
+    until("it is another one", async || {
         ann.does("DELETE", "/clients/quiet", json!({})).await;
         ann.does("POST", "/clients", json!({ "name": "quiet" })).await;
         called(&ann, "quiet").await.is_null().then_some(())
@@ -239,7 +241,7 @@ async fn servers_come_and_go_switched_off_until_somebody_looks() {
     let new = json!({ "name": "echo", "command": "/bin/false", "args": ["a b"] });
     ann.does("POST", "/servers", new.clone()).await;
     assert_eq!(problem(&ann.send("POST", "/servers", new).await), "conflict");
-    let server = portcullis_testkit::wait::until("the hub knows it", async || {
+    let server = until("the hub knows it", async || {
         let reply = ann.get("/servers/echo").await;
         (reply.status() == 200).then(|| reply.json())
     })
@@ -266,4 +268,29 @@ async fn servers_come_and_go_switched_off_until_somebody_looks() {
     ann.does("DELETE", "/servers/echo", json!({})).await;
     assert!(!std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap().contains("[mcp.echo]"));
     assert_eq!(problem(&ann.send("POST", "/servers/nobody/restart", json!({})).await), "not_found");
+}
+
+/// The page used to drop this, which the command prints.
+#[tokio::test]
+async fn a_login_that_cannot_be_checked_is_told_when_its_server_is_removed() {
+    let home = home();
+    let hub = home.serve().await;
+    let ann = Admin::first(&hub).await;
+    ann.does("POST", "/servers", json!({ "name": "notes", "url": "https://notes.example.com/mcp" })).await;
+    ann.does("PUT", "/secrets/TOKEN", json!({ "value": "correct-horse-battery-8d1f2b7c" })).await;
+    let secure = home.path().join("workspace/secure");
+    let database = portcullis_store::open(&secure, &portcullis_tools::tables()).unwrap();
+    let damaged: Result<usize, DatabaseError> = database
+        .change(Topic::new("secrets"), OperationId::random().unwrap(), |transaction| {
+            Box::pin(async move { transaction.execute("UPDATE secrets SET record = '{'", &[]).await })
+        })
+        .await;
+    assert!(damaged.unwrap() > 0);
+    until("the hub has read it", async || (ann.get("/secrets").await.status() != 200).then_some(())).await;
+
+    let removed = ann.does("DELETE", "/servers/notes", json!({})).await;
+    let said = removed["said"].as_str().unwrap();
+    assert!(said.starts_with("Removed server `notes` from "), "{said}");
+    assert!(said.contains("Could not check for a login of `notes`: "), "{said}");
+    assert!(said.ends_with("To log out: portcullis mcp logout notes"), "{said}");
 }
