@@ -162,6 +162,8 @@ mod tests {
         #requests_per_second = 10
         # Burst size per client.
         #burst = 20
+        # How long a call over the limit may wait for its turn, in milliseconds; one that would wait longer is refused. 0 refuses at once.
+        #wait_ms = 1000
 
         # Logs, written to stderr.
         [logging]

@@ -84,11 +84,13 @@ pub struct HttpSettings {
     pub allowed_origins: Vec<String>,
 }
 
-/// Both are at least 1.
+/// Rate and burst are at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimitSettings {
     pub requests_per_second: u32,
     pub burst: u32,
+    /// How long a call over the limit may wait.
+    pub wait: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -63,7 +63,11 @@ fn about(limit: Limit) -> (LimitSource, &'static str) {
             (Key("limits.sessions_per_client_max"), "the client's longest idle session is closed, or 503")
         }
         Limit::SessionIdle => (Key("limits.session_idle_secs"), "the session is closed"),
-        Limit::Rate => (Key("rate_limit.requests_per_second"), "an error with the time to retry"),
+        Limit::Rate => (
+            Key("rate_limit.requests_per_second"),
+            "a call waits up to `rate_limit.wait_ms`; otherwise an error with the time to retry",
+        ),
+        Limit::RateWaiting => (Fixed("1000 waiting calls per client"), "an error with the time to retry"),
         Limit::CallTime => {
             (Key("limits.call_secs_max"), "the call ends with `timeout`; a tool may have a shorter timeout")
         }

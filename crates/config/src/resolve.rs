@@ -58,6 +58,7 @@ pub(super) fn resolve(
         rate_limit: RateLimitSettings {
             requests_per_second: written.rate_limit.requests_per_second,
             burst: written.rate_limit.burst,
+            wait: Duration::from_millis(written.rate_limit.wait_ms),
         },
         logging: LoggingSettings {
             level: level(written.logging.level),

@@ -5,6 +5,7 @@ use portcullis_tools::{
 };
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 /// Loads one file and shows what a user would see of it.
 fn check_file(name: &str, contents: impl AsRef<[u8]>, env: &[(&str, &str)]) -> String {
@@ -49,7 +50,10 @@ fn no_file_is_the_defaults() {
     assert_eq!((loaded.path, loaded.warnings), (None, vec![]));
     let config = loaded.config;
     assert_eq!(config.http.listen, "127.0.0.1:3000".parse().unwrap());
-    assert_eq!(config.rate_limit, RateLimitSettings { requests_per_second: 10, burst: 20 });
+    assert_eq!(
+        config.rate_limit,
+        RateLimitSettings { requests_per_second: 10, burst: 20, wait: Duration::from_secs(1) }
+    );
     let ceiling = portcullis_core::CallLimits::CEILING;
     assert_eq!(
         (config.limits.call_within, config.limits.result_bytes_max),
@@ -117,7 +121,10 @@ fn every_key_is_understood() {
     assert_eq!(config.http.listen, "[::1]:4000".parse().unwrap());
     assert_eq!(config.http.allowed_hosts, ["hub.example.com", "hub:8443", "[::1]:4000"]);
     assert_eq!(config.http.allowed_origins, ["https://app.example.com", "vscode-webview://abc"]);
-    assert_eq!(config.rate_limit, RateLimitSettings { requests_per_second: 5, burst: 16 });
+    assert_eq!(
+        config.rate_limit,
+        RateLimitSettings { requests_per_second: 5, burst: 16, wait: Duration::from_secs(1) }
+    );
     assert_eq!(config.logging, LoggingSettings { level: Level::Trace, format: LogFormat::Json });
     assert_eq!(config.workspace.path, Path::new("/srv/hub"));
     assert_eq!((config.limits.line_bytes_max, config.limits.session_idle.as_secs()), (1_000_000, 60));
@@ -289,7 +296,7 @@ fn a_slip_gets_the_nearest_key() {
     portcullis.toml:4: `limits.sesions_max` is not a setting; did you mean `sessions_max`?
     portcullis.toml:5: `limits.zzz` is not a setting; `portcullis init` writes a file with all settings
     portcullis.toml:6: `Logging` is not a setting; did you mean `logging`?
-    portcullis.toml:8: `rate_limit.zzz` is not a setting; expected `requests_per_second` or `burst`
+    portcullis.toml:8: `rate_limit.zzz` is not a setting; expected `requests_per_second`, `burst` or `wait_ms`
     portcullis.toml:9: `memory.enabled` is a table, expected true or false
     ");
 }

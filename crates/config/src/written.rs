@@ -96,6 +96,9 @@ pub(super) struct WrittenRateLimit {
     /// Burst size per client.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub(super) burst: u32,
+    /// How long a call over the limit may wait for its turn, in milliseconds; one that would wait longer is refused. 0 refuses at once.
+    #[schemars(range(min = 0, max = 60_000))]
+    pub(super) wait_ms: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -1,4 +1,4 @@
-//! Time a call spends waiting for people, which its deadline excludes.
+//! Time a call spends waiting for people or for its turn, which its deadline excludes.
 
 use crate::call::Trail;
 use parking_lot::Mutex;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The time during which a call waited for a person or a client. It does not count towards the call's deadline: a person
-/// reads slower than a tool works.
+/// The time during which a call waited for a person, a client or its turn (rate limit). It does not count towards the call's
+/// deadline: a person reads slower than a tool works.
 #[derive(Debug, Default)]
 pub struct HumanWait {
     waited: Mutex<HumanWaitState>,

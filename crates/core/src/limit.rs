@@ -22,6 +22,7 @@ pub enum Limit {
     SessionsPerClient,
     SessionIdle,
     Rate,
+    RateWaiting,
     CallTime,
     ArgumentBytes,
     ResultBytes,
@@ -39,7 +40,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    pub const ALL: [Limit; 29] = [
+    pub const ALL: [Limit; 30] = [
         Limit::LineBytes,
         Limit::BodyBytes,
         Limit::HeaderBytes,
@@ -55,6 +56,7 @@ impl Limit {
         Limit::SessionsPerClient,
         Limit::SessionIdle,
         Limit::Rate,
+        Limit::RateWaiting,
         Limit::CallTime,
         Limit::ArgumentBytes,
         Limit::ResultBytes,
@@ -89,6 +91,7 @@ impl Limit {
             Limit::SessionsPerClient => "sessions_per_client",
             Limit::SessionIdle => "session_idle",
             Limit::Rate => "rate",
+            Limit::RateWaiting => "rate_waiting",
             Limit::CallTime => "call_time",
             Limit::ArgumentBytes => "argument_bytes",
             Limit::ResultBytes => "result_bytes",

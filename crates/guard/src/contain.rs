@@ -1,8 +1,8 @@
 //! Containment: panics, deadlines, cancellation and result size of each call.
 //!
 //! A panic becomes an error, a call is ended at its deadline or when the client cancels, and an oversized result is replaced
-//! by an error. Time spent waiting for the client does not count towards the deadline: a person reads slower than a tool
-//! works.
+//! by an error. Time spent waiting for the client or for the call's turn (rate limit) does not count towards the deadline: a
+//! person reads slower than a tool works.
 
 use futures::FutureExt;
 use portcullis_core::{

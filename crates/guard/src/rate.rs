@@ -1,82 +1,77 @@
 //! Rate limit: one token bucket per client, for calls and lists alike.
 //!
-//! Unregistered names draw from it too, so probing is not free.
+//! A call that gets a token soon waits its turn; one that would wait longer is refused with the time to retry. A list never
+//! waits. Unregistered names draw from the bucket too, so probing is not free.
+//!
+//! A waiting call holds a reservation: its token is drawn now, and it runs when that token is there (GCRA). Reservations
+//! of a client come in the order of its calls, so the queue is fair. A call that is cancelled gives its token back.
 
 use crate::metrics::Metrics;
 use arc_swap::ArcSwap;
-use governor::clock::{Clock, DefaultClock};
-use governor::middleware::NoOpMiddleware;
-use governor::state::keyed::DashMapStateStore;
-use governor::{Quota, RateLimiter};
-use portcullis_core::{BoxFuture, Call, Caller, Layer, Next, Outcome, ToolError};
+use parking_lot::Mutex;
+use portcullis_core::{BoxFuture, Call, Caller, HumanWait, Layer, Limit, Next, Outcome, ToolError};
+use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
 
 /// Bound on buckets. More clients than any configuration has; a bucket is some hundred bytes.
 const CLIENTS_MAX: usize = 10_000;
-/// Checks between counts of the buckets. Counting touches every shard of the map.
-const CHECKS_BETWEEN_COUNTS: u32 = 1_024;
+/// Bound on the waiting calls of one client, each of which holds its arguments. The defaults allow 10.
+const WAITING_PER_CLIENT_MAX: usize = 1_000;
 
-/// Rate and burst.
+/// Rate, burst, and how long a call may wait for its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateSettings {
     pub per_second: NonZeroU32,
     pub burst: NonZeroU32,
+    /// A call that would wait longer is refused; with zero, every call that is over the limit.
+    pub wait: Duration,
 }
-
-type KeyedRateLimiter<C> =
-    RateLimiter<String, DashMapStateStore<String>, C, NoOpMiddleware<<C as Clock>::Instant>>;
 
 /// The active rate limit. Clones share state.
-pub struct ClientRateLimiter<C: Clock = DefaultClock> {
-    inner: Arc<Inner<C>>,
+#[derive(Clone)]
+pub struct ClientRateLimiter {
+    inner: Arc<Inner>,
 }
 
-struct Inner<C: Clock> {
-    current: ArcSwap<RateLimiterState<C>>,
-    checks: AtomicU32,
+struct Inner {
+    current: ArcSwap<RateLimiterState>,
     clients_max: usize,
-    clock: C,
+    waiting_max: usize,
     metrics: Metrics,
 }
 
-struct RateLimiterState<C: Clock> {
+struct RateLimiterState {
     settings: RateSettings,
-    limiter: KeyedRateLimiter<C>,
+    buckets: Mutex<HashMap<String, ClientBucket>>,
 }
 
-impl<C: Clock> Clone for ClientRateLimiter<C> {
-    fn clone(&self) -> Self {
-        ClientRateLimiter { inner: self.inner.clone() }
-    }
+/// The bucket of one client.
+struct ClientBucket {
+    /// When it is full again, if nothing more is drawn. Each token drawn moves this by one interval.
+    full_at: Instant,
+    /// Calls that wait for their turn.
+    waiting: usize,
 }
 
 impl ClientRateLimiter {
     pub fn new(settings: RateSettings, metrics: Metrics) -> ClientRateLimiter {
-        ClientRateLimiter::with_clock(settings, metrics, DefaultClock::default())
-    }
-}
-
-impl<C: Clock + Clone> ClientRateLimiter<C> {
-    /// Injects a clock, so that tests need not wait.
-    pub fn with_clock(settings: RateSettings, metrics: Metrics, clock: C) -> ClientRateLimiter<C> {
-        ClientRateLimiter::bounded(settings, metrics, clock, CLIENTS_MAX)
+        ClientRateLimiter::bounded(settings, metrics, CLIENTS_MAX, WAITING_PER_CLIENT_MAX)
     }
 
     fn bounded(
         settings: RateSettings,
         metrics: Metrics,
-        clock: C,
         clients_max: usize,
-    ) -> ClientRateLimiter<C> {
-        let current = ArcSwap::from_pointee(RateLimiterState::new(settings, clock.clone()));
-        ClientRateLimiter {
-            inner: Arc::new(Inner { current, checks: AtomicU32::new(0), clients_max, clock, metrics }),
-        }
+        waiting_max: usize,
+    ) -> ClientRateLimiter {
+        let current = ArcSwap::from_pointee(RateLimiterState::new(settings));
+        ClientRateLimiter { inner: Arc::new(Inner { current, clients_max, waiting_max, metrics }) }
     }
 
-    /// Changes the limit. Keeps the buckets if nothing changes.
+    /// Changes the limit. Keeps the buckets if nothing changes. Calls that wait keep their turns.
     pub fn configure(&self, settings: RateSettings) {
         if self.inner.current.load().settings != settings {
             self.start_over(settings);
@@ -84,55 +79,117 @@ impl<C: Clock + Clone> ClientRateLimiter<C> {
     }
 
     fn start_over(&self, settings: RateSettings) {
-        self.inner.current.store(Arc::new(RateLimiterState::new(settings, self.inner.clock.clone())));
+        self.inner.current.store(Arc::new(RateLimiterState::new(settings)));
     }
 
-    fn check(&self, caller: &Caller) -> Result<(), ToolError> {
-        let current = self.inner.current.load();
-        if self.inner.checks.fetch_add(1, Ordering::Relaxed).is_multiple_of(CHECKS_BETWEEN_COUNTS) {
-            self.tidy(&current);
+    /// Draws a token that is there within `wait_max`. Returns the turn to wait for; `None` means now.
+    fn draw(&self, caller: &Caller, wait_max: Duration) -> Result<Option<ReservedTurn>, ToolError> {
+        let (current, client) = (self.inner.current.load_full(), &caller.client.name);
+        let (interval, reserve) = (current.interval(), current.reserve());
+        let now = Instant::now();
+        let mut buckets = current.buckets.lock();
+        if buckets.len() >= self.inner.clients_max && !buckets.contains_key(client) {
+            self.tidy(&current, &mut buckets, now);
         }
-        current.limiter.check_key(&caller.client.name).map_err(|not_until| {
+        let bucket = match buckets.get_mut(client) {
+            Some(bucket) => bucket,
+            None => buckets.entry(client.clone()).or_insert(ClientBucket { full_at: now, waiting: 0 }),
+        };
+        let full_at = bucket.full_at.max(now);
+        let wait = full_at.duration_since(now).saturating_sub(reserve);
+        let refused = || {
             self.inner.metrics.count_rate_limited();
-            ToolError::rate_limited(not_until.wait_time_from(self.inner.clock.now()))
-        })
+            Err(ToolError::rate_limited(wait))
+        };
+        if wait > wait_max {
+            return refused();
+        }
+        if !wait.is_zero() && bucket.waiting >= self.inner.waiting_max {
+            Limit::RateWaiting.hit();
+            return refused();
+        }
+        bucket.full_at = full_at + interval;
+        if wait.is_zero() {
+            return Ok(None);
+        }
+        bucket.waiting += 1;
+        drop(buckets);
+        Ok(Some(ReservedTurn { at: now + wait, client: client.clone(), limiter: current, has_come: false }))
     }
 
-    fn tidy(&self, current: &RateLimiterState<C>) {
-        if current.limiter.len() <= self.inner.clients_max {
-            return;
-        }
+    /// Makes room for one more bucket.
+    fn tidy(&self, current: &RateLimiterState, buckets: &mut HashMap<String, ClientBucket>, now: Instant) {
         // A full bucket is equivalent to none.
-        current.limiter.retain_recent();
-        current.limiter.shrink_to_fit();
-        // All in use at once: a reset gives each client one more burst, and keeps the bound.
-        if current.limiter.len() > self.inner.clients_max {
+        buckets.retain(|_, bucket| bucket.full_at > now || bucket.waiting > 0);
+        // Most are in use at once: a reset gives each client one more burst, and keeps the bound. At half, so that not
+        // every new client costs a look at all the others.
+        if buckets.len() > self.inner.clients_max / 2 {
             self.start_over(current.settings);
         }
     }
 }
 
-impl<C: Clock> RateLimiterState<C> {
-    fn new(settings: RateSettings, clock: C) -> RateLimiterState<C> {
-        let quota = Quota::per_second(settings.per_second).allow_burst(settings.burst);
-        RateLimiterState { settings, limiter: RateLimiter::dashmap_with_clock(quota, clock) }
+impl RateLimiterState {
+    fn new(settings: RateSettings) -> RateLimiterState {
+        RateLimiterState { settings, buckets: Mutex::default() }
+    }
+
+    /// Returns the time between two tokens.
+    fn interval(&self) -> Duration {
+        Duration::from_secs(1) / self.settings.per_second.get()
+    }
+
+    /// Returns how far from full a bucket may be and still have a token.
+    fn reserve(&self) -> Duration {
+        self.interval() * (self.settings.burst.get() - 1)
     }
 }
 
-impl<C> Layer for ClientRateLimiter<C>
-where
-    C: Clock + Clone + Send + Sync,
-    C::Instant: Send + Sync,
-{
+/// The turn of a waiting call. Dropped before it has come, it gives its token back.
+struct ReservedTurn {
+    at: Instant,
+    client: String,
+    limiter: Arc<RateLimiterState>,
+    has_come: bool,
+}
+
+impl ReservedTurn {
+    /// Waits. The time does not count towards the deadline of the call, which has not begun to work.
+    async fn come(mut self, waits: &HumanWait) {
+        let _waiting = waits.begin();
+        sleep_until(self.at).await;
+        self.has_come = true;
+    }
+}
+
+impl Drop for ReservedTurn {
+    fn drop(&mut self) {
+        let mut buckets = self.limiter.buckets.lock();
+        if let Some(bucket) = buckets.get_mut(&self.client) {
+            bucket.waiting = bucket.waiting.saturating_sub(1);
+            if !self.has_come {
+                bucket.full_at =
+                    bucket.full_at.checked_sub(self.limiter.interval()).unwrap_or(bucket.full_at);
+            }
+        }
+    }
+}
+
+impl Layer for ClientRateLimiter {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
-        match self.check(call.caller()) {
-            Ok(()) => next.run(call),
+        let wait_max = self.inner.current.load().settings.wait;
+        match self.draw(call.caller(), wait_max) {
+            Ok(None) => next.run(call),
+            Ok(Some(turn)) => Box::pin(async move {
+                turn.come(&call.trail.waits).await;
+                next.run(call).await
+            }),
             Err(error) => Box::pin(async move { Err(error) }),
         }
     }
 
     fn admits(&self, caller: &Caller) -> Result<(), ToolError> {
-        self.check(caller)
+        self.draw(caller, Duration::ZERO).map(drop)
     }
 }
 

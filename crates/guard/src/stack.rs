@@ -84,7 +84,8 @@ pub fn stack(
             Box::new(RedactionLayer::new(redactor.clone(), settings.ceiling)),
             // Around everything that can hang or panic, so that a person who never answers ends as a timeout.
             Box::new(ContainmentLayer::new(settings.ceiling)),
-            // The cheapest refusal comes first. Unregistered names cost as much as any other.
+            // The cheapest refusal comes first. Unregistered names cost as much as any other. Inside containment, so that a
+            // call that waits its turn can be cancelled.
             Box::new(rate.clone()),
             // Before any layer that reveals the tool: a client that may not see it must not learn its schema.
             Box::new(policy.clone()),

@@ -18,7 +18,8 @@ struct Hub {
 }
 
 fn rate(burst: u32) -> RateSettings {
-    RateSettings { per_second: NonZeroU32::MIN, burst: NonZeroU32::new(burst).unwrap() }
+    let burst = NonZeroU32::new(burst).unwrap();
+    RateSettings { per_second: NonZeroU32::MIN, burst, wait: Duration::ZERO }
 }
 
 /// No waiting.
@@ -263,6 +264,18 @@ async fn the_order_holds() {
 }
 
 #[tokio::test]
+async fn a_call_that_waits_its_turn_is_recorded_once() {
+    let hub = hub(Policy::default());
+    let per_second = NonZeroU32::new(1_000).unwrap();
+    let wait = Duration::from_secs(10);
+    hub.handles.rate.configure(RateSettings { per_second, burst: NonZeroU32::MIN, wait });
+    let calls = (0..3).map(|_| hub.gate.call(call("stub_read")));
+    assert!(futures::future::join_all(calls).await.iter().all(Result::is_ok));
+    hub.handles.audit.flush().await.unwrap();
+    assert_eq!((hub.records().len(), hub.world.acted()), (6, 3));
+}
+
+#[tokio::test]
 async fn a_broken_disk_does_not_tell_a_hidden_tool_from_none() {
     let hub = hub(hidden(&["stub_write", "stub_erase"]));
     hub.break_audit().await;
@@ -336,7 +349,7 @@ async fn overhead() {
     let very_fast = NonZeroU32::new(1_000_000_000).unwrap();
     let secret = |n| (format!("SECRET_{n}"), Secret::new(format!("a-secret-value-number-{n}")));
     let settings = GuardSettings {
-        rate: RateSettings { per_second: very_fast, burst: very_fast },
+        rate: RateSettings { per_second: very_fast, burst: very_fast, wait: Duration::ZERO },
         policy: hidden(&["other_*", "secret_*"]),
         secrets: (0..20).map(secret).collect(),
         audit: AuditSettings::in_folder(dir.path()),

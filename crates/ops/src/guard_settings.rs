@@ -22,6 +22,7 @@ pub fn rate(config: &Config) -> RateSettings {
     RateSettings {
         per_second: at_least_one(config.rate_limit.requests_per_second),
         burst: at_least_one(config.rate_limit.burst),
+        wait: config.rate_limit.wait,
     }
 }
 

@@ -96,7 +96,7 @@ pub struct BoxedRules {
 impl Default for BoxedRules {
     fn default() -> BoxedRules {
         BoxedRules {
-            rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
+            rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED, wait: Duration::ZERO },
             policy: Policy::default(),
             approval_times: ApprovalTimes::default(),
             scope: Scope::everything(),

@@ -53,7 +53,7 @@ impl GatedFileAccess {
         let registry = Registry::default();
         let client = Arc::new(Client { name: "racer".to_owned(), scope: Scope::everything(), token: None });
         let settings = GuardSettings {
-            rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
+            rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED, wait: std::time::Duration::ZERO },
             policy: Policy::default(),
             secrets: Vec::new(),
             audit: AuditSettings::in_folder(folder.path()),

@@ -20,7 +20,7 @@ impl Default for WrittenHttp {
 
 impl Default for WrittenRateLimit {
     fn default() -> Self {
-        WrittenRateLimit { requests_per_second: 10, burst: 20 }
+        WrittenRateLimit { requests_per_second: 10, burst: 20, wait_ms: 1_000 }
     }
 }
 

@@ -159,7 +159,7 @@ async fn tokens_and_sessions(home: &TestHome, hub: &HubProcess) {
 }
 
 async fn rate(home: &TestHome, hub: &HubProcess) {
-    home.configure(&format!("[rate_limit]\nrequests_per_second = 1\nburst = 1\n{TIGHT}"));
+    home.configure(&format!("[rate_limit]\nrequests_per_second = 1\nburst = 1\nwait_ms = 0\n{TIGHT}"));
     until("a request comes too soon", async || {
         post(hub, &request(1, "tools/list", json!({}))).send(hub.address).await;
         (hits(hub, Limit::Rate).await > 0).then_some(())

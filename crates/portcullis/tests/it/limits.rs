@@ -5,7 +5,7 @@ use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::TestHome;
 use serde_json::{Value, json};
 
-const SLOW: &str = "[rate_limit]\nrequests_per_second = 1\nburst = 3\n";
+const SLOW: &str = "[rate_limit]\nrequests_per_second = 1\nburst = 3\nwait_ms = 0\n";
 /// More than the burst and what a slow machine lets trickle in.
 const TRIES: usize = 50;
 

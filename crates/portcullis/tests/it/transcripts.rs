@@ -126,7 +126,7 @@ async fn too_many_calls_are_told_to_wait() {
     while !transcript.contains("rate_limited") {
         // `initialize` draws from the burst too.
         let burst = NonZeroU32::MIN.saturating_add(1);
-        let once = RateSettings { per_second: NonZeroU32::MIN, burst };
+        let once = RateSettings { per_second: NonZeroU32::MIN, burst, wait: Duration::ZERO };
         transcript = check(BoxedRules { rate: once, ..BoxedRules::default() }, &[call, call]).await;
     }
     insta::assert_snapshot!(transcript, @r#"

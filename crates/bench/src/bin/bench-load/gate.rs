@@ -28,7 +28,7 @@ pub(crate) async fn measure() -> Result<Vec<BenchFigure>> {
     let bare = Gate::new(registry(folder.path())?, vec![]);
     let client = Arc::new(Client { name: "bench".to_owned(), scope: Scope::everything(), token: None });
     let settings = GuardSettings {
-        rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED },
+        rate: RateSettings { per_second: UNHURRIED, burst: UNHURRIED, wait: std::time::Duration::ZERO },
         policy: Policy::default(),
         secrets: Vec::new(),
         audit: AuditSettings::in_folder(folder.path()),
