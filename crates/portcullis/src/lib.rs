@@ -19,6 +19,7 @@ use portcullis_ops::{
     Problem, ProblemCode, database, home, known_tools, logging, login, mcp, passphrase, password_prompt,
     with_causes,
 };
+use portcullis_server::local::HubRefusal;
 use portcullis_upstream::{HubMark, run_guardian};
 use std::path::Path;
 use std::process::ExitCode;
@@ -77,14 +78,31 @@ pub fn run(cli: Cli) -> ExitCode {
         }
         Err(error) => {
             let bad = is_bad_usage(&error);
+            let refusal = refusal(&error);
+            let retry = refusal.and_then(|refusal| Some((refusal.code, refusal.retry_after_ms?)));
             if json {
-                print::note_json(&serde_json::json!({ "error": with_causes(&error) }));
+                let mut said = serde_json::json!({ "error": with_causes(&error) });
+                if let Some(refusal) = refusal {
+                    said["code"] = refusal.code.into();
+                }
+                if let Some((_, wait)) = retry {
+                    said["retry_after_ms"] = wait.into();
+                }
+                print::note_json(&said);
             } else {
                 print::note(format!("error: {}", with_causes(&error)));
+                if let Some((code, wait)) = retry {
+                    print::note(format!("code {code}, retry after {wait} ms"));
+                }
             }
             ExitCode::from(if bad { 2 } else { 1 })
         }
     }
+}
+
+/// Returns the error object of the hub, if it refused a request.
+fn refusal(error: &anyhow::Error) -> Option<&HubRefusal> {
+    error.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref()
 }
 
 /// Returns whether an error is bad usage or configuration.

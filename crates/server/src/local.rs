@@ -2,7 +2,7 @@
 
 mod client;
 
-pub use client::HubClient;
+pub use client::{HubClient, HubRefusal};
 
 use crate::hub::Hub;
 use crate::line::{self, LineCaller, UnusableClient};

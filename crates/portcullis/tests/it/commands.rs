@@ -144,7 +144,7 @@ async fn tools_are_listed_and_called() {
         let unknown = home.run(&["tools", "call", "no_such", "--json"]).await;
         assert_eq!(
             serde_json::from_str::<Value>(&unknown.stderr).unwrap(),
-            json!({ "error": "Unknown tool: no_such" })
+            json!({ "error": "Unknown tool: no_such", "code": -32602 })
         );
     }
 }

@@ -61,6 +61,33 @@ async fn too_many_requests_are_told_when_to_come_back() {
 }
 
 #[tokio::test]
+async fn the_command_line_says_when_to_come_back() {
+    let home = TestHome::bare(BINARY);
+    home.configure("[rate_limit]\nrequests_per_second = 1\nburst = 1\nwait_ms = 0\n");
+    let _hub = home.serve().await;
+    let call = ["tools", "call", "workspace_list", "{}"];
+    // A slow machine earns a token between two commands.
+    let refused = async |args: &[&str]| {
+        for _ in 0..TRIES {
+            let ran = home.run(args).await;
+            if ran.code != 0 {
+                return ran;
+            }
+        }
+        panic!("{TRIES} commands were let through");
+    };
+    let ran = refused(&call).await;
+    assert!(
+        ran.stderr.contains("error: Rate limit exceeded. Please try again later.\ncode -32000, retry after "),
+        "{ran:?}"
+    );
+    let ran = refused(&[&call[..], &["--json"]].concat()).await;
+    let said: Value = serde_json::from_str(&ran.stderr).unwrap();
+    assert_eq!(said["code"], -32000, "{said}");
+    assert!(said["retry_after_ms"].as_u64().unwrap() <= 1_000, "{said}");
+}
+
+#[tokio::test]
 async fn stdio_has_the_same_limit() {
     let home = slow_home();
     let mut client = stdio(&home, "2025-06-18");

@@ -14,6 +14,26 @@ const LOOK_EVERY_MAX: Duration = Duration::from_secs(60);
 type Reader = Box<dyn AsyncRead + Unpin + Send>;
 type Writer = Box<dyn AsyncWrite + Unpin + Send>;
 
+/// A JSON-RPC error of the hub. It is inside of the [`io::Error`] of a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct HubRefusal {
+    pub message: String,
+    pub code: i64,
+    /// When a call that was over the rate limit can be made again.
+    pub retry_after_ms: Option<u64>,
+}
+
+impl HubRefusal {
+    fn read(error: &Value) -> HubRefusal {
+        HubRefusal {
+            message: error["message"].as_str().unwrap_or("unknown error").to_owned(),
+            code: error["code"].as_i64().unwrap_or_default(),
+            retry_after_ms: error["data"]["retry_after_ms"].as_u64(),
+        }
+    }
+}
+
 /// A connection to a hub.
 pub struct HubClient {
     from: BufReader<Reader>,
@@ -52,8 +72,7 @@ impl HubClient {
                 continue;
             }
             if let Some(error) = answer.get("error") {
-                let message = error.get("message").and_then(Value::as_str).unwrap_or("unknown error");
-                return Err(io::Error::other(message));
+                return Err(io::Error::other(HubRefusal::read(error)));
             }
             return Ok(answer["result"].take());
         }
