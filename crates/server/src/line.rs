@@ -9,6 +9,7 @@ use portcullis_core::Client;
 use portcullis_wire::era::{self, RequestMeta};
 use portcullis_wire::frame::{LineFrame, LineReader, append_line};
 use portcullis_wire::message::{self, MalformedMessage};
+use portcullis_wire::oversized_line;
 use portcullis_wire::params::{ParamKey, Params};
 use portcullis_wire::rpc::SERVER_ERROR;
 use portcullis_wire::{IncomingFrame, Message, RequestId, RpcError, RpcNotification, RpcRequest};
@@ -202,8 +203,12 @@ impl LineConnection {
                 LineFrame::TooLong { bytes } => {
                     portcullis_core::Limit::LineBytes.hit();
                     tracing::warn!(target: "mcp", bytes, line_bytes_max, "skipped a line that is too long");
-                    let reason = format!("the line has {bytes} bytes, at most {line_bytes_max} are allowed");
-                    self.reply(None, Err(RpcError::invalid_request(&reason)));
+                    let reason = format!(
+                        "the line has {bytes} bytes, at most {line_bytes_max} are allowed; send less in one message"
+                    );
+                    // With `null` in place of the id, the client would wait in vain.
+                    let id = oversized_line::request_id(lines.edges());
+                    self.reply(id.as_ref(), Err(RpcError::invalid_request(&reason)));
                 }
                 LineFrame::Longer { .. } | LineFrame::Blank => {}
                 LineFrame::Text(text) => self.take(&text, calls),

@@ -12,7 +12,6 @@ pub(crate) mod guardian;
 mod http;
 mod lifecycle;
 mod link;
-mod oversized_line;
 mod read_throttle;
 mod server_transport;
 mod spec;

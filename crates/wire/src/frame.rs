@@ -12,8 +12,9 @@ pub const LONG_BYTES: usize = 2 * 1024 * 1024;
 /// How much of a long or oversized line is read before [`LineFrame::Longer`] is returned.
 pub const PART_BYTES: usize = 32 * 1024;
 
-/// How many bytes of each end of an oversized line are kept.
-pub const EDGE_BYTES: usize = 256;
+/// How many bytes of each end of an oversized line are kept. More than the longest id, the longest method and what else
+/// precedes or follows the large member.
+pub const EDGE_BYTES: usize = 1024;
 
 /// The UTF-8 byte order mark, which some programs write first.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

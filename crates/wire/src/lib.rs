@@ -14,6 +14,7 @@ pub mod mapped_buffer;
 pub mod message;
 mod method;
 pub mod mirrored_headers;
+pub mod oversized_line;
 pub mod params;
 pub mod render;
 pub mod rpc;

@@ -7,7 +7,6 @@ use crate::shutdown::Shutdown;
 use crate::transport::diagnostics::{DiagnosticTail, LAST_LINES_WITHIN};
 use crate::transport::environ_mark::MARK;
 use crate::transport::guardian::{self, Processes};
-use crate::transport::oversized_line;
 use crate::transport::read_throttle::{LINE_COST, MEGABYTE_COST, ReadThrottle};
 use crate::transport::stdin_writer::StdinWriter;
 use crate::transport::{
@@ -19,7 +18,9 @@ use crate::transport::{
 use futures::future::BoxFuture;
 use portcullis_core::{durable_dir, run_blocking};
 use portcullis_store::pins::ServerIdentity;
-use portcullis_wire::frame::{LONG_BYTES, LineFrame, LineReader, PART_BYTES};
+use portcullis_wire::RequestId;
+use portcullis_wire::frame::{LONG_BYTES, LineEdges, LineFrame, LineReader, PART_BYTES};
+use portcullis_wire::oversized_line::{self, LineState};
 use program_identity::program_identity;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::future::poll_fn;
@@ -216,6 +217,14 @@ fn signal(group: Option<Pid>, signal: Signal) {
     }
 }
 
+/// Returns the request of the hub that an oversized line responds to. The hub's ids are numbers.
+fn oversized_response(edges: &LineEdges, state: LineState) -> Option<u64> {
+    match oversized_line::response_id(edges, state) {
+        Some(RequestId::Number(id)) => Some(id),
+        _ => None,
+    }
+}
+
 async fn read(stdout: ChildStdout, inbound: Arc<dyn Inbound>, stderr: DiagnosticTail) {
     let (mut lines, mut throttle) = (LineReader::new(stdout, MESSAGE_BYTES_MAX), ReadThrottle::new());
     loop {
@@ -234,7 +243,7 @@ async fn read(stdout: ChildStdout, inbound: Arc<dyn Inbound>, stderr: Diagnostic
             Ok(LineFrame::TooLong { bytes }) => {
                 tracing::warn!(target: "upstream", bytes, "oversized message dropped");
                 // Its caller would wait in vain.
-                if let Some(id) = oversized_line::id_of_complete_line(lines.edges()) {
+                if let Some(id) = oversized_response(lines.edges(), LineState::Complete) {
                     inbound.response_too_long(id, OversizedResponse::Bytes(bytes));
                 }
                 LINE_COST
@@ -242,7 +251,7 @@ async fn read(stdout: ChildStdout, inbound: Arc<dyn Inbound>, stderr: Diagnostic
             // Too long for any message.
             Ok(LineFrame::Longer { bytes }) if bytes > LINE_BYTES_MAX => {
                 tracing::warn!(target: "upstream", bytes, "oversized line; stopping the server");
-                if let Some(id) = oversized_line::id_of_open_line(lines.edges()) {
+                if let Some(id) = oversized_response(lines.edges(), LineState::Open) {
                     inbound.response_too_long(id, OversizedResponse::MoreThan(LINE_BYTES_MAX));
                 }
                 let most = LINE_BYTES_MAX / (1024 * 1024);
