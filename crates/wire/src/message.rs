@@ -208,7 +208,14 @@ fn parse_one(text: &str) -> Result<Message<'_>, MalformedMessage> {
     if let Some(params) = envelope.params
         && !params.get().starts_with('{')
     {
-        return refuse("`params` must be an object");
+        // JSON-RPC allows a list, but no method of MCP takes one; anything else is no request at all.
+        return match id.clone().flatten() {
+            Some(id) if params.get().starts_with('[') => {
+                let reason = "`params` must be an object, with each parameter by its name";
+                Err(MalformedMessage { id: Some(id), error: RpcError::invalid_params(reason) })
+            }
+            _ => refuse("`params` must be an object"),
+        };
     }
     match id {
         None => Ok(Message::Notification(RpcNotification { method, params: envelope.params })),
@@ -289,7 +296,9 @@ mod tests {
             (r#"{"id":1,"method":"ping"}"#, "-32600 1"),
             (r#"{"jsonrpc":"2.0","id":1,"method":7}"#, "-32600 1"),
             (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":7}"#, "-32600 1"),
-            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["a",{}]}"#, "-32600 1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["a",{}]}"#, "-32602 1"),
+            (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, "-32602 1"),
+            (r#"{"jsonrpc":"2.0","method":"notifications/initialized","params":[]}"#, "-32600 -"),
             (r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#, "-32600 -"),
             (r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#, "-32600 -"),
             (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},7]"#, "batch of 2"),

@@ -36,18 +36,22 @@ pub(super) fn attacks() -> Vec<Attack> {
         (&long_method, "`method` must have 1 to 128 bytes"),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":7}"#, params),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":"x"}"#, params),
-        // Values by position would be read as names that nobody wrote.
-        (
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["workspace_read",{"path":"a.md"}]}"#,
-            params,
-        ),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#, params),
         // Batches are of the older revisions.
         (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, "send one message per"),
     ]
     .into_iter()
     .map(|(frame, says)| error(-32600, says, frame))
+    .chain(positional_params().map(|frame| error(-32602, "`params` must be an object", frame)))
     .collect()
+}
+
+/// Values by position would be read as names that nobody wrote.
+fn positional_params() -> impl Iterator<Item = &'static str> {
+    [
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["workspace_read",{"path":"a.md"}]}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}"#,
+    ]
+    .into_iter()
 }
 
 #[tokio::test]
