@@ -6,9 +6,11 @@ use crate::context::{CallCtx, RunningCall};
 use crate::effect::{Effect, Reach};
 use crate::error::ToolError;
 use crate::gate::{Permit, ResourceVisibility};
+use crate::json::printable;
 use crate::label::{Label, Labels};
 use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
 use crate::registry::{Catalog, PromptDef, Provider, ResourceClaim, ResourceDef, TemplateDef};
+use crate::schema::write_whole_numbers;
 use crate::tool::{DefaultDecision, ErrorStyle, TaskSupport, ToolDef, ToolSpec};
 use futures::future::BoxFuture;
 use schemars::{JsonSchema, generate::SchemaSettings};
@@ -239,16 +241,15 @@ impl Family {
         R: IntoToolOutput + 'static,
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
     {
+        let schema = Arc::new(input_schema.clone());
         let mut tool = ToolDef::new(spec, input_schema, R::schema());
         tool.error_style = self.error_style;
         self.tools.push(Arc::new(tool));
         let state = state.clone();
         let handler: Handler = Box::new(move |arguments, ctx| {
-            let state = state.clone();
+            let (state, schema) = (state.clone(), schema.clone());
             Box::pin(async move {
-                // The validate layer has accepted the arguments; this fails only if the schema is weaker than the type.
-                let args = serde_json::from_str(arguments.raw().get())
-                    .map_err(|e| ToolError::invalid_args(format!("invalid arguments: {e}")))?;
+                let args = typed(&schema, &arguments)?;
                 // A script may run for minutes, and its code is large: no second copy is kept.
                 drop(arguments);
                 let reply = run(state, args, ctx).await?;
@@ -354,6 +355,26 @@ impl Family {
             }
         }
     }
+}
+
+/// Reads arguments, which the validation layer has accepted, as the type of their tool.
+fn typed<A: DeserializeOwned>(schema: &Value, arguments: &Arguments) -> Result<A, ToolError> {
+    if let Ok(args) = serde_json::from_str(arguments.raw().get()) {
+        return Ok(args);
+    }
+    let invalid = |reason: &str| ToolError::invalid_args(format!("invalid arguments: {reason}"));
+    let mut value = arguments.value().map_err(invalid)?.clone();
+    write_whole_numbers(schema, &mut value);
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        // Only where the schema is weaker than the type. The reason is in the words of a Rust type, so it is logged.
+        let place = match error.path().to_string() {
+            path if path == "." => "the whole".to_owned(),
+            path => format!("`{}`", printable(&path)),
+        };
+        invalid(&format!("{place} has a value that the tool cannot take"))
+            .hint("compare it with the description and the schema of the tool, in `tools/list`")
+            .caused_by(error.into_inner())
+    })
 }
 
 fn object(arguments: &Arguments) -> Result<Map<String, Value>, ToolError> {

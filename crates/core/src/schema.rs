@@ -11,9 +11,11 @@ mod pattern_weight;
 #[cfg(test)]
 mod shared_references_tests;
 mod validity;
+mod whole_numbers;
 
 pub use cost::{Cost, ERROR_STEPS_MAX, STEPS_MAX, TooCostly};
 pub use validity::{BoundedValidator, compile, is_plainly_sound};
+pub use whole_numbers::write_whole_numbers;
 
 use graph::weight;
 use serde_json::{Map, Value};

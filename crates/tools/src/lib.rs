@@ -149,6 +149,70 @@ mod tests {
         assert_eq!(with("github", json!({})), ["github_list_issues", "github_create_issue"]);
     }
 
+    /// Returns the integers of a schema, each as a value with `number` in its place.
+    fn with_each_integer(schema: &Value, number: &Value) -> Vec<Value> {
+        let mut found = Vec::new();
+        if schema["type"] == "integer"
+            || schema["type"].as_array().is_some_and(|types| types.contains(&json!("integer")))
+        {
+            found.push(number.clone());
+        }
+        for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+            found.extend(
+                with_each_integer(inner, number).into_iter().map(|value| json!({ name.as_str(): value })),
+            );
+        }
+        if schema["items"].is_object() {
+            found.extend(with_each_integer(&schema["items"], number).into_iter().map(|value| json!([value])));
+        }
+        for form in
+            ["anyOf", "oneOf", "allOf"].iter().flat_map(|word| schema[word].as_array().into_iter().flatten())
+        {
+            found.extend(with_each_integer(form, number));
+        }
+        found
+    }
+
+    #[test]
+    fn every_integer_argument_may_be_written_with_a_fraction_of_zero() {
+        let sections =
+            json!({ "vault": {}, "web": {}, "github": {}, "calendars": [{ "name": "a", "file": "a.ics" }] });
+        let (folder, registry) = (tempfile::tempdir().unwrap(), Registry::default());
+        let parts = testing::family_parts(folder.path(), sections, true, &registry);
+        portcullis_family::register(FAMILIES, &parts, &registry).unwrap();
+        let mut seen = Vec::new();
+        for tool in Gate::new(registry, vec![]).tools(&testing::caller()).unwrap() {
+            let schema = &tool.input_schema;
+            assert!(!schema.to_string().contains("$ref"), "{}: a reference is not followed", tool.name);
+            for (mut given, expected) in
+                with_each_integer(schema, &json!(3.0)).into_iter().zip(with_each_integer(schema, &json!(3)))
+            {
+                portcullis_core::schema::write_whole_numbers(schema, &mut given);
+                assert_eq!(given, expected, "{}", tool.name);
+                seen.push(format!("{} {given}", tool.name));
+            }
+        }
+        assert!(seen.contains(&"calendar_read {\"days\":3}".to_owned()) && seen.len() >= 7, "{seen:?}");
+    }
+
+    /// What a client sees of a value that the schema allows and the type does not.
+    #[tokio::test]
+    async fn no_words_of_a_rust_type_reach_a_caller() {
+        let site = web::WebFixtureSite::open(|_| web::html("<title>Example</title><p>A page"));
+        let hub = site.hub();
+        let url = site.url("/");
+        let fetch = |start: Value| json!({ "url": url, "max_length": 10.0, "start_index": start });
+        let call =
+            async |start| testing::shown(hub.call(Target::Tool("web_fetch".to_owned()), fetch(start)).await);
+        assert_eq!(call(json!(2.0)).await, call(json!(2)).await);
+        assert!(!call(json!(2.0)).await.starts_with("invalid_args"));
+        assert_eq!(
+            call(json!(1e30)).await,
+            "invalid_args: invalid arguments: `start_index` has a value that the tool cannot take\n\
+             hint: compare it with the description and the schema of the tool, in `tools/list`"
+        );
+    }
+
     #[test]
     fn a_workspace_that_cannot_be_is_named() {
         let folder = tempfile::tempdir().unwrap();
