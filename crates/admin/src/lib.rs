@@ -23,8 +23,8 @@ use sign_in::SignIn;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Path prefixes of the admin interface.
-pub const UNDER: &[&str] = &["/admin", "/api"];
+/// Path prefixes of the admin interface, and the root, which leads to it.
+pub const UNDER: &[&str] = &["/", "/admin", "/api"];
 
 /// State shared by all pages and routes.
 #[derive(Clone)]

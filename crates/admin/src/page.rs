@@ -61,6 +61,7 @@ pub(crate) fn router(app: AdminApp) -> Router {
     let notices = FlashMessages::default();
     let pages = Arc::new(PageState { counter, sign_in, notices, streams, closing, zone });
     let mut router = Router::new()
+        .route("/", get(async || page_request::see_other("/admin")))
         .route("/admin", get(now::show))
         .route("/admin/", get(now::show))
         .route("/admin/live", get(live::stream))

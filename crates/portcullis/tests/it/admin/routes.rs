@@ -76,6 +76,17 @@ async fn every_route_needs_a_session_and_every_change_its_token() {
     assert_eq!(ann.get("/session").await.status(), 200, "none of it ended the session");
 }
 
+#[tokio::test]
+async fn the_root_leads_to_the_page() {
+    let home = home();
+    let hub = home.serve().await;
+    let reply = RawHttpRequest::get("/").send(hub.address).await;
+    assert_eq!((reply.status(), reply.head.header("location")), (303, Some("/admin")));
+    // A browser that is led there by another name of this machine is refused as everywhere.
+    let other = RawHttpRequest::get("/").header("Host", "evil.example").send(hub.address).await;
+    assert_eq!(other.status(), 403);
+}
+
 /// The test can fail: a route that forgets is found.
 #[test]
 fn a_route_that_forgets_is_found() {
