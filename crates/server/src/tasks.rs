@@ -446,7 +446,7 @@ pub(crate) fn start(job: CallJob) -> RpcOutcome {
             Err(error) => {
                 log_failure(&target, &error);
                 let style = error_style(&hub, &client, &target);
-                render::failure(revision, &target, style, &error)
+                render::task_failure(revision, &target, style, &error)
             }
         };
         match answer {

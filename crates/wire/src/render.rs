@@ -188,10 +188,14 @@ pub fn questions(revision: Revision, input: &InputRequired, state: &str) -> Vec<
 
 /// The one mapping from error kinds to JSON-RPC.
 ///
-/// Protocol faults are JSON-RPC errors. A failed tool is a result with `isError`, so that the model reads it.
+/// Protocol faults are JSON-RPC errors. A failed tool is a result with `isError`, so that the model reads it; that holds
+/// for the JSON-RPC error of an upstream server too, unless the client has to act on its code.
 pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> RpcOutcome {
-    if let Some(error) = &error.foreign {
-        return Err(foreign(revision, target, error));
+    if let Some(said) = &error.foreign {
+        return match target {
+            Target::Tool(_) if !is_for_client(revision, said) => error_result(revision, target, style, error),
+            _ => Err(foreign(revision, target, said)),
+        };
     }
     match error.kind {
         ErrorKind::Unknown => Err(unknown(revision, target, error)),
@@ -223,6 +227,24 @@ pub fn failure(revision: Revision, target: &Target, style: ErrorStyle, error: &T
         | ErrorKind::Cancelled
         | ErrorKind::Unavailable
         | ErrorKind::Upstream => error_result(revision, target, style, error),
+    }
+}
+
+/// Like [`failure`], for a call that ran as a task: the error of an upstream server ends the task as `failed`, and stays as
+/// it is.
+pub fn task_failure(revision: Revision, target: &Target, style: ErrorStyle, error: &ToolError) -> RpcOutcome {
+    match &error.foreign {
+        Some(said) => Err(foreign(revision, target, said)),
+        None => failure(revision, target, style, error),
+    }
+}
+
+/// Returns whether the client's own code acts on an upstream server's error: it opens URLs, or declares a capability.
+fn is_for_client(revision: Revision, error: &ForeignError) -> bool {
+    match i32::try_from(error.code) {
+        Ok(rpc::URL_ELICITATION_REQUIRED) => true,
+        Ok(rpc::MISSING_CAPABILITY) => revision.server().refuses_missing_capability(),
+        _ => false,
     }
 }
 
@@ -268,6 +290,12 @@ fn error_result(revision: Revision, target: &Target, style: ErrorStyle, error: &
         "message": error.message,
         "suggestions": error.hints,
     });
+    if let Some(said) = &error.foreign {
+        structured["upstream"] = json!({ "code": said.code, "message": said.message });
+        if let Some(data) = said.data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok()) {
+            structured["upstream"]["data"] = data;
+        }
+    }
     if let Some(wait) = error.retry_after {
         structured["retry_after_ms"] = json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     }
@@ -446,5 +474,48 @@ impl Serialize for WireForm<'_, Completion> {
         map.serialize_entry("total", &self.0.total)?;
         map.serialize_entry("hasMore", &self.0.has_more)?;
         map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(code: i64) -> ToolError {
+        let data = RawValue::from_string(r#"{"row":12345678901234567890123}"#.to_owned()).unwrap();
+        ToolError::foreign("shop", ForeignError { code, message: "no such row".to_owned(), data: Some(data) })
+    }
+
+    fn check(revision: Revision, target: &Target, code: i64) -> Result<Value, i32> {
+        let rendered = failure(revision, target, ErrorStyle::Sentence, &said(code));
+        rendered.map(|result| serde_json::from_slice(&result).unwrap()).map_err(|error| error.code)
+    }
+
+    #[test]
+    fn an_error_of_an_upstream_server_is_a_result_that_names_it() {
+        let tool = Target::Tool("shop_find".to_owned());
+        for code in [-32603, -32602, -32601, -32000, 7] {
+            let message = format!("server `shop` answered with error {code}: no such row");
+            let expected = format!(
+                r#"{{"content":[{{"type":"text","text":"Error: {message}"}}],"structuredContent":{{"code":"upstream","message":"{message}","suggestions":[],"upstream":{{"code":{code},"message":"no such row","data":{{"row":12345678901234567890123}}}}}},"isError":true}}"#
+            );
+            let result = failure(Revision::V2025_11_25, &tool, ErrorStyle::Sentence, &said(code)).unwrap();
+            assert_eq!(String::from_utf8(result).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_that_the_client_acts_on_stays_a_protocol_error() {
+        let (tool, prompt) = (Target::Tool("shop_find".to_owned()), Target::Prompt("shop_find".to_owned()));
+        let (older, newer) = (Revision::V2025_11_25, Revision::V2026_07_28);
+        assert_eq!(check(older, &tool, -32042), Err(-32042));
+        assert_eq!(check(newer, &tool, -32042), Err(-32042));
+        assert_eq!(check(newer, &tool, -32021), Err(-32021));
+        // Clients of this revision do not know that code.
+        assert_eq!(check(older, &tool, -32021).unwrap()["structuredContent"]["upstream"]["code"], -32021);
+        // What is no tool has no `isError`, and a task has the status `failed`.
+        assert_eq!(check(newer, &prompt, -32000), Err(-32000));
+        let task = task_failure(newer, &tool, ErrorStyle::Sentence, &said(-32000));
+        assert_eq!(task.map_err(|error| error.code), Err(-32000));
     }
 }

@@ -112,12 +112,20 @@ async fn what_a_server_says_of_an_error_arrives_whole() {
     let mut client = http(&hub, "2025-11-25").await;
     let refused = until("the tool is there", async || {
         let call = client.request("tools/call", json!({ "name": "shop_pay", "arguments": {} })).await;
-        call["error"]["code"].as_i64().filter(|code| *code == -32000).map(|_| call)
+        call["result"]["isError"].as_bool().map(|_| call["result"].clone())
     })
     .await;
     // As it was written, and nothing that nobody sees.
     let expected = format!("{}[2J😀", said.replace('\r', ""));
-    assert_eq!(refused["error"]["message"], expected.as_str());
+    let told = format!("server `shop` answered with error -32000: {expected}");
+    let structured = json!({
+        "code": "upstream",
+        "message": told,
+        "suggestions": [],
+        "upstream": { "code": -32000, "message": expected },
+    });
+    assert_eq!(refused["structuredContent"], structured);
+    assert_eq!(refused["content"], json!([{ "type": "text", "text": format!("Error: {told}") }]));
     let ran = home.run(&["tools", "call", "shop_pay", "{}"]).await;
     assert!(ran.stderr.contains(&expected), "{ran:?}");
     // One line where one is to be told from the other.
