@@ -198,6 +198,8 @@ pub struct McpServerSettings {
     /// As written: `${NAME}` and `secret:NAME` are resolved at start.
     pub env: Vec<(String, String)>,
     pub timeout: Duration,
+    /// Timeout of its start and handshake.
+    pub start_timeout: Duration,
     /// With the trailing `_`; empty for none.
     pub prefix: String,
     pub allow: Pattern,

@@ -25,8 +25,8 @@ use portcullis_store::secrets::{SecretError, SecretStore};
 use portcullis_store::servers::{ServerOverride, ServerOverrides};
 use portcullis_upstream::{
     ClientStatus, Credentials, HeaderSpec, HttpSpec, PerClient, Processes, ProgramDigests, ProgramLookup,
-    ServerSpec, ServerStatus, ServerTransport, Shutdown, StartPolicy, StatusKind, StdioSpec, Trust, Upstream,
-    ValueResolver, WorkingDir, pinned_tools,
+    ServerSpec, ServerStatus, ServerTransport, Shutdown, StartPhase, StartPolicy, StatusKind, StdioSpec, Trust,
+    Upstream, ValueResolver, WorkingDir, pinned_tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -394,6 +394,7 @@ pub fn shown(status: &ServerStatus) -> Value {
         "status": status.kind.as_str(),
         "idle": status.idle,
         "clients": clients,
+        "phase": status.phase.map(StartPhase::as_str),
         "reason": status.reason,
         "stderr": status.stderr,
         "server": status.server,
@@ -484,6 +485,7 @@ impl ServerFactory {
             name: server.name.clone(),
             transport,
             timeout: server.timeout,
+            start_timeout: server.start_timeout,
             prefix: server.prefix.clone(),
             allow: server.allow.clone(),
             deny: server.deny.clone(),

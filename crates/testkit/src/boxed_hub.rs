@@ -66,6 +66,7 @@ pub fn taken_as_it_is(name: &str, transport: impl ServerTransport + 'static) -> 
         name: name.to_owned(),
         transport: Arc::new(transport),
         timeout: Duration::from_secs(20),
+        start_timeout: Duration::from_secs(60),
         prefix: String::new(),
         allow: Pattern::any(),
         deny: None,

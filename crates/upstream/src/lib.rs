@@ -45,7 +45,7 @@ pub use program_digests::ProgramDigests;
 pub use provider::Upstream;
 pub use shutdown::Shutdown;
 pub use spec::{PerClient, ServerSpec, StartPolicy, effect_of, labels_of, lists};
-pub use status::{ClientStatus, ServerStatus, StatusKind};
+pub use status::{ClientStatus, ServerStatus, StartPhase, StatusKind};
 pub use transport::ancestry::is_server_descendant;
 pub use transport::environ_mark::HubMark;
 pub use transport::guardian::{Processes, run_guardian};

@@ -15,6 +15,8 @@ pub struct ServerSpec {
     pub transport: Arc<dyn ServerTransport>,
     /// How long a call may go without a response or a sign of progress.
     pub timeout: Duration,
+    /// How long it may take from its start to the end of the handshake.
+    pub start_timeout: Duration,
     /// The prefix of its tools' public names, with the `_`; may be empty.
     pub prefix: String,
     /// The allowlist of its tools, by their own names; `deny` is the denylist.

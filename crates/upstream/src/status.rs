@@ -8,6 +8,8 @@ pub struct ServerStatus {
     pub kind: StatusKind,
     /// Whether it does not run because it is not needed. Its tools are listed, and the next call starts it.
     pub idle: bool,
+    /// How far it came, where it failed before it was connected.
+    pub phase: Option<StartPhase>,
     /// Why it is not connected.
     pub reason: Option<String>,
     /// The last lines of its standard error.
@@ -42,6 +44,25 @@ pub enum StatusKind {
     Disabled,
     NeedsAuth,
     NeedsClientRegistration,
+}
+
+/// What a server that is being started does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartPhase {
+    /// Its process is started, or its URL prepared.
+    Launch,
+    Handshake,
+    Listing,
+}
+
+impl StartPhase {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            StartPhase::Launch => "process start",
+            StartPhase::Handshake => "handshake",
+            StartPhase::Listing => "listing tools",
+        }
+    }
 }
 
 impl StatusKind {
@@ -88,6 +109,7 @@ impl ServerStatus {
         ServerStatus {
             kind,
             idle: false,
+            phase: None,
             reason: None,
             stderr: Vec::new(),
             server: None,
@@ -101,12 +123,16 @@ impl ServerStatus {
         }
     }
 
-    /// Returns the status as the predicate of a sentence about the server, with the reason.
+    /// Returns the status as the predicate of a sentence about the server, with how far its start came and the reason.
     pub fn predicate(&self) -> String {
-        match &self.reason {
-            Some(reason) => format!("{}: {reason}", self.kind.predicate()),
-            None => self.kind.predicate().to_owned(),
+        let mut text = self.kind.predicate().to_owned();
+        if let Some(phase) = self.phase {
+            text.push_str(&format!(" ({})", phase.as_str()));
         }
+        if let Some(reason) = &self.reason {
+            text.push_str(&format!(": {reason}"));
+        }
+        text
     }
 }
 

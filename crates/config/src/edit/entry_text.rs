@@ -87,6 +87,7 @@ pub(super) fn members(server: &NewServer) -> Map<String, Value> {
         ("headers", pairs(&server.headers)),
         ("oauth", oauth),
         ("timeout_ms", server.timeout_ms.map(Value::from)),
+        ("start_timeout_ms", server.start_timeout_ms.map(Value::from)),
         ("trust", trust),
     ];
     all.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()

@@ -21,6 +21,7 @@ pub struct NewServer {
     /// OAuth settings, if it needs a login.
     pub oauth: Option<Vec<(String, Value)>>,
     pub timeout_ms: Option<u64>,
+    pub start_timeout_ms: Option<u64>,
     pub always_trusted: bool,
     /// Comment in the file: where it came from.
     pub comment: Option<String>,

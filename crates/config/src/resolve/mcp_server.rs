@@ -88,6 +88,7 @@ impl ConfigResolver<'_> {
             oauth,
             env: server.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             timeout: Duration::from_millis(server.timeout_ms),
+            start_timeout: Duration::from_millis(server.start_timeout_ms),
             prefix: match server.prefix.as_deref() {
                 Some(written) => self.prefix(&at("prefix"), written),
                 None => format!("{name}_"),

@@ -123,6 +123,7 @@ impl Default for WrittenMcpServer {
             env: BTreeMap::new(),
             enabled: true,
             timeout_ms: 30_000,
+            start_timeout_ms: 30_000,
             prefix: None,
             tools: WrittenToolFilter::default(),
             rename: BTreeMap::new(),

@@ -38,6 +38,9 @@ pub(crate) struct WrittenMcpServer {
     /// Timeout of a call without progress, in milliseconds.
     #[schemars(range(min = 100, max = 86_400_000))]
     pub(crate) timeout_ms: u64,
+    /// Timeout of its start and handshake, in milliseconds; raise it for packages that take long to download.
+    #[schemars(range(min = 100, max = 3_600_000))]
+    pub(crate) start_timeout_ms: u64,
     /// Prefix of its tools and prompts; default NAME_, "" for none. On a clash the second tool becomes server_tool; deny rules for either name apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String", example = &"git_")]

@@ -23,6 +23,7 @@ pub fn server_listing(server: &McpServerSettings, makers: &ServerFactory) -> Val
         "oauth": server.oauth.is_some(),
         "env": server.env.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         "timeout_ms": in_ms(server.timeout),
+        "start_timeout_ms": in_ms(server.start_timeout),
         "start": if server.lazy { "lazy" } else { "now" },
         "idle_stop_ms": server.idle_stop.map(in_ms),
         "per_client": server.per_client.is_some(),

@@ -8,13 +8,13 @@ use crate::secret_store::PassphrasePrompt;
 use crate::{Actor, Problem};
 use portcullis_core::Registry;
 use portcullis_store::pins::ServerSnapshot;
-use portcullis_upstream::{ServerStatus, StartPolicy, StatusKind, Trust, Upstream};
+use portcullis_upstream::{ServerStatus, StartPhase, StartPolicy, StatusKind, Trust, Upstream};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Timeout of connection and lists. Wrappers like `npx` download packages first.
-const LOOK_WITHIN: Duration = Duration::from_secs(120);
+/// Timeout of everything besides start and handshake: identity, lists, a second attempt with another protocol era.
+const LOOK_WITHIN: Duration = Duration::from_secs(60);
 
 /// Result of a probe.
 pub struct ProbeReport {
@@ -45,14 +45,16 @@ async fn probe(
     }
     let upstream = Upstream::start(spec, registry.changes());
     registry.add(upstream.clone()).map_err(anyhow::Error::from)?;
-    let status = match tokio::time::timeout(LOOK_WITHIN, upstream.settled()).await {
+    let within = server.start_timeout + LOOK_WITHIN;
+    let status = match tokio::time::timeout(within, upstream.settled()).await {
         Ok(status) => status,
         Err(_) => {
-            let reason = Some(format!("timed out after {} s", LOOK_WITHIN.as_secs()));
+            let reason = Some(format!("timed out after {} s", within.as_secs()));
             ServerStatus { reason, ..ServerStatus::of(StatusKind::Failed) }
         }
     };
-    let (took, hint) = (began.elapsed(), sign_in_hint(server, status.kind.as_str()));
+    let took = began.elapsed();
+    let hint = sign_in_hint(server, status.kind.as_str()).or_else(|| slow_start_hint(server, &status, took));
     let seen = upstream.snapshot().filter(|_| status.kind == StatusKind::Connected);
     let tools = registry.tools().iter().map(|tool| tool.name.clone()).collect();
     upstream.stop();
@@ -110,6 +112,18 @@ impl Operations {
         }
         Ok(self.server_factory()?)
     }
+}
+
+/// Returns the setting that helps a server that only needs more time to start.
+fn slow_start_hint(server: &McpServerSettings, status: &ServerStatus, took: Duration) -> Option<String> {
+    let is_late = status.phase == Some(StartPhase::Handshake) && took >= server.start_timeout;
+    is_late.then(|| {
+        format!(
+            "it may need longer to start, as for a download: `mcp.{}.start_timeout_ms` is {}",
+            server.name,
+            server.start_timeout.as_millis()
+        )
+    })
 }
 
 /// Returns whether a server needs the secret store.

@@ -136,6 +136,9 @@ pub struct McpAddArgs {
     /// Timeout of a call without progress, in milliseconds
     #[arg(long, value_name = "MS")]
     pub timeout_ms: Option<u64>,
+    /// Timeout of its start and handshake, in milliseconds [default: 30000]
+    #[arg(long, value_name = "MS")]
+    pub start_timeout_ms: Option<u64>,
     /// Trust its tools without confirmation
     #[arg(long)]
     pub yes: bool,

@@ -6,10 +6,9 @@ use portcullis_core::ForeignError;
 use portcullis_wire::{Era, Revision, rpc};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
+use tokio::time::Instant;
 
-/// The timeout of `initialize`. Wrappers like `npx` fetch packages first.
-const START_WITHIN: Duration = Duration::from_secs(60);
-/// How long a server of the older era may ignore `server/discover`.
+/// How long a server of the older era may ignore `server/discover`, and at most half of the handshake's timeout.
 const PROBE_WITHIN: Duration = Duration::from_secs(5);
 /// How much of the instructions is kept.
 const INSTRUCTIONS_CHARS_MAX: usize = 10_000;
@@ -67,17 +66,34 @@ impl From<RequestError> for HandshakeError {
     }
 }
 
-/// Finds out which era the server speaks, unless that is known, and introduces the hub.
+/// Finds out which era the server speaks, unless that is known, and introduces the hub. All requests together may take
+/// as long as `within`.
 pub(crate) async fn handshake(
     connection: &Connection,
     known: Option<Era>,
+    within: Duration,
 ) -> Result<HandshakeResult, HandshakeError> {
-    let mut probed = None;
+    let late_at = Instant::now() + within;
+    handshake_until(connection, known, within, late_at).await.map_err(|error| match error {
+        // What was left for one request is of no use to a person.
+        HandshakeError::Failed(RequestError::Timeout(_)) => RequestError::Timeout(within).into(),
+        error => error,
+    })
+}
+
+async fn handshake_until(
+    connection: &Connection,
+    known: Option<Era>,
+    within: Duration,
+    late_at: Instant,
+) -> Result<HandshakeResult, HandshakeError> {
+    let (mut probed, probe_within) = (None, PROBE_WITHIN.min(within / 2));
+    let left = || late_at.saturating_duration_since(Instant::now());
     if known != Some(Era::Sessions) {
-        let mut answer = discover(connection, PROBE_WITHIN).await;
+        let mut answer = discover(connection, probe_within.min(left())).await;
         // It refuses the version and offers the same one: ask again.
         if matches!(&answer, Err(RequestError::Refused(error)) if offers_newest(error)) {
-            answer = discover(connection, PROBE_WITHIN).await;
+            answer = discover(connection, probe_within.min(left())).await;
         }
         match answer {
             Ok(Some(server_info)) => return Ok(server_info),
@@ -97,11 +113,11 @@ pub(crate) async fn handshake(
             Err(other) => return Err(other.into()),
         }
     }
-    let said = match (initialize(connection).await, probed) {
+    let said = match (initialize(connection, left()).await, probed) {
         (Ok(said), _) => said,
         // It was only slow: the probe has reached it meanwhile, and since then it serves the newer era alone.
         (Err(refused @ RequestError::Refused(_)), Some(RequestError::Timeout(_))) => {
-            return match discover(connection, START_WITHIN).await {
+            return match discover(connection, left()).await {
                 Ok(Some(server_info)) => Ok(server_info),
                 _ => Err(refused.into()),
             };
@@ -137,7 +153,7 @@ async fn discover(
     Ok(Some(HandshakeResult::of(&said, &said["_meta"]["io.modelcontextprotocol/serverInfo"])))
 }
 
-async fn initialize(connection: &Connection) -> Result<Value, RequestError> {
+async fn initialize(connection: &Connection, within: Duration) -> Result<Value, RequestError> {
     let params = json!({
         "protocolVersion": Revision::NEWEST_WITH_SESSIONS.as_str(),
         // Everything that any client may offer. A client without one refuses when it is asked.
@@ -150,7 +166,7 @@ async fn initialize(connection: &Connection) -> Result<Value, RequestError> {
     })
     .to_string();
     let inside = params[1..params.len() - 1].to_owned();
-    let server_info = connection.hub_request("initialize", inside, START_WITHIN).await?;
+    let server_info = connection.hub_request("initialize", inside, within).await?;
     Ok(serde_json::from_str(server_info.get()).unwrap_or_default())
 }
 
@@ -198,6 +214,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    const WITHIN: Duration = Duration::from_secs(30);
+
     /// A server that starts after the first probe, and then speaks the newer era or neither.
     struct Late {
         demux: Arc<Demux>,
@@ -229,7 +247,28 @@ mod tests {
     async fn handshaken(is_newer: bool) -> Result<HandshakeResult, HandshakeError> {
         let (demux, _hears) = Demux::new();
         let link = Arc::new(Late { demux: demux.clone(), asked: AtomicUsize::new(0), is_newer });
-        handshake(&Connection::new(link, demux), None).await
+        handshake(&Connection::new(link, demux), None, WITHIN).await
+    }
+
+    /// A server that responds to nothing.
+    struct Mute;
+
+    impl TransportLink for Mute {
+        fn send<'a>(&'a self, _: OutboundMessage<'a>) -> BoxFuture<'a, Result<(), RequestError>> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_responds_to_nothing_fails_when_its_start_timeout_is_over() {
+        for (within, known) in [(300, None), (300, Some(Era::Sessions)), (30_000, None), (90_000, None)] {
+            let within = Duration::from_millis(within);
+            let (connection, began) = (Connection::new(Arc::new(Mute), Demux::new().0), Instant::now());
+            let refused = handshake(&connection, known, within).await.unwrap_err();
+            let is_expected =
+                matches!(refused, HandshakeError::Failed(RequestError::Timeout(after)) if after == within);
+            assert!(is_expected && began.elapsed() == within, "{refused:?} after {:?}", began.elapsed());
+        }
     }
 
     #[tokio::test(start_paused = true)]

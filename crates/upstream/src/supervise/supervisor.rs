@@ -8,7 +8,7 @@ use crate::catalog::{AdvertisedCatalog, ListError, RawCatalog, snapshot};
 use crate::rpc::handshake::{HandshakeError, HandshakeResult, ProtocolHint, handshake};
 use crate::rpc::{Connection, Demux, ListKind, NotificationBatch, PendingNotifications};
 use crate::spec::StartPolicy;
-use crate::status::{ServerStatus, StatusKind};
+use crate::status::{ServerStatus, StartPhase, StatusKind};
 use crate::subscribe::{ListenEvent, ResourceSubscriber, SubscriptionListener};
 use crate::transport::{DiagnosticTail, Inbound, LinkError, RequestError, TransportParts};
 use portcullis_store::pins::ServerIdentity;
@@ -85,6 +85,7 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
         server.reach.attempting();
         let shutdowns = server.spec.shutdown.requests();
         let (diagnostics, mut since) = (DiagnosticTail::default(), None::<Instant>);
+        let mut phase = Some(StartPhase::Launch);
         let ended = tokio::select! {
             biased;
             // First: a server that was stopped has not failed.
@@ -92,7 +93,7 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
             () = server.spec.shutdown.requested() => break,
             // At any point: a server that hangs in its handshake needs a reconnect most.
             () = server.reach.reconnect_requested() => ConnectionEnd::Again(BREAKS_AT_ONCE),
-            ended = attempt(&server, diagnostics.clone(), &mut since) => ended,
+            ended = attempt(&server, diagnostics.clone(), &mut since, &mut phase) => ended,
         };
         if server.spec.shutdown.requests() != shutdowns {
             break;
@@ -141,7 +142,7 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "server is not connected");
         let (reason, stderr) = (Some(reason), diagnostics.last_words().await);
         let retry_at = Instant::now() + jittered(pause);
-        server.reach.failed(ServerStatus { reason, stderr, ..ServerStatus::of(kind) }, retry_at);
+        server.reach.failed(ServerStatus { phase, reason, stderr, ..ServerStatus::of(kind) }, retry_at);
         // A server that is started on demand is also retried on demand.
         let next = async {
             tokio::time::sleep_until(retry_at).await;
@@ -181,11 +182,13 @@ async fn stay_idle(server: &UpstreamServer) {
     server.reach.set_starting();
 }
 
-/// Connects once. Returns when the connection has ended; `since` is when it could be used, if it ever could.
+/// Connects once. Returns when the connection has ended; `since` is when it could be used, if it ever could, and `phase`
+/// how far it came until then.
 async fn attempt(
     server: &Arc<UpstreamServer>,
     diagnostics: DiagnosticTail,
     since: &mut Option<Instant>,
+    phase: &mut Option<StartPhase>,
 ) -> ConnectionEnd {
     server.spec.transport.wait_free(&server.instance_id()).await;
     // A server on demand that no client needs is only started to read its catalog.
@@ -194,10 +197,11 @@ async fn attempt(
     let ever = leases.ever();
     // Read before the start, so that what runs is what was read; a swap in this very moment is not noticed (TOCTOU).
     let facts = server.spec.transport.identity().await;
-    let (connection, notifications, server_info) = match connect(server, diagnostics).await {
+    let (connection, notifications, server_info) = match connect(server, diagnostics, phase).await {
         Ok(connected) => connected,
         Err(ended) => return ended,
     };
+    *phase = Some(StartPhase::Listing);
     let _over = RetireOnDrop(connection.demux.clone());
     let mut offer = server.catalog.last_offer(&identity(&facts, &server_info));
     offer.keep(|capability| server_info.has(capability));
@@ -212,7 +216,7 @@ async fn attempt(
         return given_up_by_hub(&connection).unwrap_or_else(|| error.into());
     }
     publish(server, &connection, &server_info, &facts, offer.clone());
-    *since = Some(Instant::now());
+    (*since, *phase) = (Some(Instant::now()), None);
     let is_unneeded = || only_lists && server.is_quiet() && leases.ever() == ever;
     // An idle server has to have a complete catalog.
     if offer.is_whole() && is_unneeded() {
@@ -384,6 +388,7 @@ type ConnectedServer = (Arc<Connection>, Arc<PendingNotifications>, HandshakeRes
 async fn connect(
     server: &UpstreamServer,
     diagnostics: DiagnosticTail,
+    phase: &mut Option<StartPhase>,
 ) -> Result<ConnectedServer, ConnectionEnd> {
     let failed = |why: String| ConnectionEnd::Why(StatusKind::Failed, why);
     let (demux, notifications) = Demux::new();
@@ -399,7 +404,9 @@ async fn connect(
     let link = server.spec.transport.open(parts);
     let link = link.map_err(failed)?;
     let connection = Arc::new(Connection::new(link, demux));
-    let handshaken = handshake(&connection, known.as_ref().map(|known| known.era)).await;
+    *phase = Some(StartPhase::Handshake);
+    let era = known.as_ref().map(|known| known.era);
+    let handshaken = handshake(&connection, era, server.spec.start_timeout).await;
     if handshaken.is_err()
         && let Some(ended) = given_up_by_hub(&connection)
     {

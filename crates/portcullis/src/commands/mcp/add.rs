@@ -104,6 +104,7 @@ fn new_server(args: &McpAddArgs) -> Result<NewServer> {
         headers: pairs("--header", &['=', ':'], &args.headers)?,
         oauth: args.oauth.then(Vec::new),
         timeout_ms: args.timeout_ms,
+        start_timeout_ms: args.start_timeout_ms,
         ..NewServer::default()
     })
 }

@@ -15,8 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 /// How long a call waits for a server that is just being started or reached again.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(10);
-/// How long it waits for one that is started for it: as long as the handshake may take.
-const STARTED_WITHIN: Duration = Duration::from_secs(60);
 /// Bounds of the liveness probe after a call timed out. Within them it may take as long as a call: a server that does one
 /// thing at a time first has to finish what it does.
 const PROBE_WITHIN_MIN: Duration = Duration::from_secs(1);
@@ -214,7 +212,8 @@ impl UpstreamServer {
                 StatusKind::NeedsAuth | StatusKind::NeedsClientRegistration => break,
                 StatusKind::Failed if self.is_hopeless(failures, until(CONNECTED_WITHIN)) => break,
                 StatusKind::Failed | StatusKind::Disabled => CONNECTED_WITHIN,
-                _ if self.starts_on_demand() => STARTED_WITHIN,
+                // It is started for this call.
+                _ if self.starts_on_demand() => self.spec.start_timeout,
                 StatusKind::Starting | StatusKind::Connected => CONNECTED_WITHIN,
             };
             tokio::select! {
