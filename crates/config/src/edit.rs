@@ -11,7 +11,7 @@ mod toml_spans;
 
 pub use allow_rule::{AddRuleError, AllowRule, add_rule};
 pub use rules::{NewRule, RuleEdit, edit_rules, version};
-pub use servers::{NewServer, add_servers, check_server, preview_servers, remove_server};
+pub use servers::{NewServer, add_servers, check_server, importable_name, preview_servers, remove_server};
 
 use crate::atomic_write::replace;
 use crate::read::{self, ConfigFile};

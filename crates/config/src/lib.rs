@@ -11,13 +11,14 @@ mod example;
 pub mod jsonc;
 mod limit_table;
 mod read;
+mod reserved_names;
 mod resolve;
 pub mod secret_detection;
 mod written;
 
 pub use edit::{
     AddRuleError, AllowRule, ConfigEditLock, EditError, NewRule, NewServer, RuleEdit, add_rule, add_servers,
-    check_server, edit_rules, preview_servers, remove_server, version,
+    check_server, edit_rules, importable_name, preview_servers, remove_server, version,
 };
 pub use errors::{ConfigError, ConfigErrors};
 pub use example::{example, example_with};
@@ -39,6 +40,7 @@ use portcullis_guard::{RuleSchedule, TokenShapes};
 use portcullis_store::secrets::KeyKind;
 use portcullis_tools::FAMILIES;
 use read::Document;
+use reserved_names::{other_name, reserved_prefix};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -375,13 +377,24 @@ impl Config {
     }
 
     fn warnings(&self, place: &str) -> Vec<String> {
+        let mut warnings = Vec::new();
         let listen = self.http.listen;
-        if listen.ip().is_loopback() {
-            return Vec::new();
+        if !listen.ip().is_loopback() {
+            warnings.push(format!(
+                "{place}: `http.listen` is {listen}, which other machines can reach; tokens are sent unencrypted, so use a TLS proxy"
+            ));
         }
-        vec![format!(
-            "{place}: `http.listen` is {listen}, which other machines can reach; tokens are sent unencrypted, so use a TLS proxy"
-        )]
+        // Not an error: a hub whose file was fine so far has to start.
+        warnings.extend(self.mcp.iter().filter_map(|server| {
+            let McpServerSettings { name, prefix, .. } = server;
+            let shown = if prefix.is_empty() { name } else { prefix };
+            let reserved = reserved_prefix(self.families, shown)?;
+            let other = other_name(shown.trim_end_matches('_'));
+            Some(format!(
+                "{place}: the tools of server `{name}` are named like the hub's own `{reserved}_*`, so rules for those match them too; set `mcp.{name}.prefix` to \"{other}_\", or rename the server"
+            ))
+        }));
+        warnings
     }
 }
 

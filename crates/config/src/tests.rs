@@ -44,6 +44,37 @@ fn the_reference_names_every_origin() {
 }
 
 #[test]
+fn a_server_that_is_named_like_a_family_goes_on_and_the_warning_says_what_to_do() {
+    let server = |name: &str, more: &str| check(&format!("[mcp.{name}]\ncommand = \"run\"\n{more}"));
+    assert_eq!(
+        server("memory", ""),
+        "warning: portcullis.toml: the tools of server `memory` are named like the hub's own `memory_*`, so rules for those match them too; set `mcp.memory.prefix` to \"memory-mcp_\", or rename the server"
+    );
+    assert_eq!(server("memory", "prefix = \"memory-mcp_\""), "fine");
+    assert!(server("far", "prefix = \"web_\"").contains("set `mcp.far.prefix` to \"web-mcp_\""));
+    assert!(server("vault", "prefix = \"\"").contains("the hub's own `vault_*`"));
+    assert_eq!(server("far", ""), "fine");
+}
+
+#[test]
+fn a_server_that_is_named_like_a_family_is_not_added() {
+    let home = tempfile::tempdir().unwrap();
+    for (name, other) in [("memory", "memory-mcp"), ("web_search", "web-search"), ("tachyon", "tachyon-mcp")]
+    {
+        let server = |name: &str| NewServer {
+            name: name.to_owned(),
+            command: Some("run".to_owned()),
+            ..NewServer::default()
+        };
+        let refused = add_servers(home.path(), &of(&[]), &[server(name)]).unwrap_err().to_string();
+        assert!(refused.contains(&format!("call it `{other}`")), "{refused}");
+        assert!(!home.path().join("portcullis.toml").exists());
+        assert_eq!((importable_name(name).as_str(), importable_name(other).as_str()), (other, other));
+        assert!(check_server(home.path(), &of(&[]), &server(other)).is_ok());
+    }
+}
+
+#[test]
 fn no_file_is_the_defaults() {
     let home = tempfile::tempdir().unwrap();
     let loaded = Config::load(home.path(), &of(&[])).unwrap();

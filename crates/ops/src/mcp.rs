@@ -25,8 +25,8 @@ use portcullis_store::secrets::{SecretError, SecretStore};
 use portcullis_store::servers::{ServerOverride, ServerOverrides};
 use portcullis_upstream::{
     ClientStatus, Credentials, HeaderSpec, HttpSpec, PerClient, Processes, ProgramDigests, ProgramLookup,
-    ServerSpec, ServerStatus, ServerTransport, Shutdown, StartPhase, StartPolicy, StatusKind, StdioSpec, Trust,
-    Upstream, ValueResolver, WorkingDir, pinned_tools,
+    ServerSpec, ServerStatus, ServerTransport, Shutdown, StartPhase, StartPolicy, StatusKind, StdioSpec,
+    Trust, Upstream, ValueResolver, WorkingDir, pinned_tools,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

@@ -292,7 +292,8 @@ fn error_result(revision: Revision, target: &Target, style: ErrorStyle, error: &
     });
     if let Some(said) = &error.foreign {
         structured["upstream"] = json!({ "code": said.code, "message": said.message });
-        if let Some(data) = said.data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok()) {
+        if let Some(data) = said.data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok())
+        {
             structured["upstream"]["data"] = data;
         }
     }

@@ -2,8 +2,9 @@
 
 use super::{ConfigChange, ConfigEditLock, ConfigFormat, EditError, NO_LAYOUT, PreparedEdit, edit};
 use super::{entry_text, toml_spans};
+use crate::reserved_names::{other_name, reserved_prefix};
 use crate::resolve::{is_server_name, server_name_expected};
-use crate::{Config, ConfigErrors, Environment, jsonc, read, secret_detection};
+use crate::{Config, ConfigErrors, Environment, FAMILIES, jsonc, read, secret_detection};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use toml_edit::Key;
@@ -62,8 +63,21 @@ pub fn check_server(home: &Path, env: Environment<'_>, new: &NewServer) -> Resul
         let why = format!("invalid server name, expected {}", server_name_expected());
         return Err(EditError::Unfit { name: new.name.clone(), why });
     }
+    if let Some(reserved) = reserved_prefix(FAMILIES, &new.name) {
+        let other = other_name(&new.name);
+        let why = format!("its tools would be named like the hub's own `{reserved}_*`; call it `{other}`");
+        return Err(EditError::Unfit { name: new.name.clone(), why });
+    }
     let document = read::parse("server.toml", &new.written()).map_err(unfit)?;
     Config::of("server.toml", &document, home, env).map(drop).map_err(unfit)
+}
+
+/// Returns a name for a server that is imported: its own, or a similar one where that is reserved for the hub's tools.
+pub fn importable_name(name: &str) -> String {
+    match reserved_prefix(FAMILIES, name) {
+        Some(_) => other_name(name),
+        None => name.to_owned(),
+    }
 }
 
 /// Validates the configuration with these servers added. Writes nothing.

@@ -8,7 +8,7 @@ use super::variables::{
 };
 use super::{ExtractedSecret, ImportedServer};
 use portcullis_config::secret_detection;
-use portcullis_config::{NewServer, sets_header};
+use portcullis_config::{NewServer, importable_name, sets_header};
 use portcullis_core::json::printable;
 use portcullis_store::secrets::VALUE_BYTES_MIN;
 use serde_json::Value;
@@ -27,8 +27,14 @@ const OF_ADDRESSES: &[&str] = &["headers"];
 const PROMPT_PLACEHOLDER: &str = "something";
 
 pub(super) fn read(entry: &Value, context: &EntryContext<'_>) -> Result<ImportedServer, String> {
-    let name = sanitized_name(context.own)?;
+    let wanted = sanitized_name(context.own)?;
     let (mut notes, mut secrets) = (Vec::new(), Vec::new());
+    let name = importable_name(&wanted);
+    if name != wanted {
+        notes.push(format!(
+            "it is named `{name}` here: tools named `{wanted}_*` would pass for the hub's own"
+        ));
+    }
     let (command, mut args) = command_of(entry, context, &mut notes)?;
     // Some applications write every key, and leave unused ones empty.
     let written = |key: &str| entry[key].as_str().filter(|url| !url.trim().is_empty());

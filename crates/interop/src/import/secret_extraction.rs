@@ -141,7 +141,8 @@ pub(super) fn secret_name(server: &str, key: &str) -> String {
     let upper = |text: &str| {
         text.to_ascii_uppercase().replace(|c: char| !c.is_ascii_uppercase() && !c.is_ascii_digit(), "_")
     };
-    let (server, key) = (upper(server), upper(key));
+    // Many servers have that ending in their names only, and not in those of their variables.
+    let (server, key) = (upper(server.strip_suffix("-mcp").unwrap_or(server)), upper(key));
     let names_server = key.strip_prefix(&server).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
     let name = if names_server { key } else { format!("{server}_{key}") };
     let name: String = name.chars().take(60).collect();

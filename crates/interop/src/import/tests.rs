@@ -88,13 +88,14 @@ fn cursor() {
         "remote": { "url": "http://127.0.0.1:9000/sse" }
     } }"#;
     insta::assert_snapshot!(check("/home/me/.cursor/mcp.json", &text.replace("TOKEN", &token)), @r#"
-    [mcp.github]
+    [mcp.github-mcp]
     command = "docker"
     args = ["run", "ghp_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3"]
     env = { "WHO" = "secret:GITHUB_WHO", "GITHUB_KEY" = "short" }
-      WHO = ghp_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3 -> GITHUB_WHO for mcp.github:env
+      WHO = ghp_a1B2c3D4e5a1B2c3D4e5a1B2c3D4e5a1B2c3 -> GITHUB_WHO for mcp.github-mcp:env
+      note: it is named `github-mcp` here: tools named `github_*` would pass for the hub's own
       note: `GITHUB_KEY` is too short for a secret; it stays in the configuration
-      note: argument 2 looks like a secret and stays in the configuration in plain text: arguments cannot refer to the secret store. If the program also reads it from a variable, remove the argument and: portcullis secrets set NAME --grant 'mcp.github:env', then `env = { VARIABLE = "secret:NAME" }`
+      note: argument 2 looks like a secret and stays in the configuration in plain text: arguments cannot refer to the secret store. If the program also reads it from a variable, remove the argument and: portcullis secrets set NAME --grant 'mcp.github-mcp:env', then `env = { VARIABLE = "secret:NAME" }`
       note: it is disabled there
     [mcp.remote]
     url = "http://127.0.0.1:9000/sse"
@@ -108,7 +109,7 @@ fn vs_code_with_inputs() {
         "inputs": [{ "type": "promptString", "id": "key", "description": "Key", "password": true }],
         "servers": {
             "perplexity": { "type": "stdio", "command": "npx", "args": ["-y", "server-perplexity"], "env": { "PERPLEXITY_API_KEY": "${input:key}" } },
-            "web": { "type": "http", "url": "https://web.example.com/mcp", "headers": { "Authorization": "Bearer ${input:key}" } },
+            "site": { "type": "http", "url": "https://web.example.com/mcp", "headers": { "Authorization": "Bearer ${input:key}" } },
             "local": { "command": "${workspaceFolder}/bin/server", "env": { "H": "${userHome}", "E": "${env:EDITOR}" }, },
             "bad": { "command": "x", "env": { "A": "${input:other}" } },
         },
@@ -120,11 +121,11 @@ fn vs_code_with_inputs() {
     env = { "PERPLEXITY_API_KEY" = "secret:PERPLEXITY_API_KEY" }
       PERPLEXITY_API_KEY = asked for -> PERPLEXITY_API_KEY for mcp.perplexity:env
       note: the value of `PERPLEXITY_API_KEY` is not in the file; to set the whole value: portcullis secrets set PERPLEXITY_API_KEY --grant 'mcp.perplexity:env'
-    [mcp.web]
+    [mcp.site]
     url = "https://web.example.com/mcp"
-    headers = { "Authorization" = "Bearer secret:WEB_AUTHORIZATION" }
-      Authorization = asked for -> WEB_AUTHORIZATION for web.example.com:Authorization
-      note: the value of `Authorization` is not in the file; to set the part after `Bearer`: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization'
+    headers = { "Authorization" = "Bearer secret:SITE_AUTHORIZATION" }
+      Authorization = asked for -> SITE_AUTHORIZATION for web.example.com:Authorization
+      note: the value of `Authorization` is not in the file; to set the part after `Bearer`: portcullis secrets set SITE_AUTHORIZATION --grant 'web.example.com:Authorization'
     [mcp.local]
     command = "/home/me/work/bin/server"
     cwd = "/home/me/work"
@@ -329,7 +330,7 @@ fn passwords_are_lifted_whatever_they_are_called_and_what_is_harmless_is_not() {
             "GOOGLE_APPLICATION_CREDENTIALS": "/home/me/gcp.json", "TOKEN_FILE": "/home/me/token.json",
             "OAUTH_TOKEN_URL": "https://login.example.com/token", "MAX_TOKENS_TOTAL": "100000000",
             "MY_AUTH": "Basic bWU6aHVudGVyMnB3", "TOKEN": "token hunter2hunter2", "OURS": "secret:GITHUB_TOKEN" } },
-        "web": { "url": "https://web.example.com/mcp", "headers": { "Authorization": "Bearer secret:GITHUB_TOKEN" } }
+        "site": { "url": "https://web.example.com/mcp", "headers": { "Authorization": "Bearer secret:GITHUB_TOKEN" } }
     } }"#), @r#"
     [mcp.db]
     command = "run"
@@ -341,12 +342,12 @@ fn passwords_are_lifted_whatever_they_are_called_and_what_is_harmless_is_not() {
       TOKEN = hunter2hunter2 -> DB_TOKEN for mcp.db:env
       OURS = secret:GITHUB_TOKEN -> DB_OURS for mcp.db:env
       note: `OURS` looks like a reference to the secret store; it is imported as plain text
-    [mcp.web]
+    [mcp.site]
     url = "https://web.example.com/mcp"
-    headers = { "Authorization" = "secret:WEB_AUTHORIZATION" }
-      Authorization = asked for -> WEB_AUTHORIZATION for web.example.com:Authorization
+    headers = { "Authorization" = "secret:SITE_AUTHORIZATION" }
+      Authorization = asked for -> SITE_AUTHORIZATION for web.example.com:Authorization
       note: `Authorization` looks like a reference to the secret store; it is imported as plain text
-      note: the value of `Authorization` is words separated by spaces, which is not registered as a secret: it would be redacted wherever it occurs; if it is a secret, set it yourself: portcullis secrets set WEB_AUTHORIZATION --grant 'web.example.com:Authorization' --weak
+      note: the value of `Authorization` is words separated by spaces, which is not registered as a secret: it would be redacted wherever it occurs; if it is a secret, set it yourself: portcullis secrets set SITE_AUTHORIZATION --grant 'web.example.com:Authorization' --weak
     "#);
 }
 

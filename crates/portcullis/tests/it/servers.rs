@@ -576,7 +576,7 @@ async fn what_is_to_be_set_for_an_import_replaces_no_secret() {
     std::fs::write(&file, json!({ "inputs": [input], "servers": { "github": github } }).to_string()).unwrap();
     let path = file.display().to_string();
     let said = done(&home, &["mcp", "import", &path, "--yes"]).await;
-    assert!(said.contains("portcullis secrets set GITHUB_TOKEN_2 --grant 'mcp.github:env'"), "{said}");
+    assert!(said.contains("portcullis secrets set GITHUB_TOKEN_2 --grant 'mcp.github-mcp:env'"), "{said}");
     let written = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
     assert!(written.contains("secret:GITHUB_TOKEN_2"), "{written}");
 }

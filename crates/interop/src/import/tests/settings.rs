@@ -7,11 +7,11 @@ use std::time::Duration;
 #[test]
 fn what_is_of_no_use_here_is_left_out_and_the_server_is_not() {
     insta::assert_snapshot!(check("/home/me/.cursor/mcp.json", r#"{ "mcpServers": {
-        "web": { "command": "", "args": [], "url": "https://w.example.com/mcp", "env": { "A": ["b"] }, "cwd": "x",
+        "site": { "command": "", "args": [], "url": "https://w.example.com/mcp", "env": { "A": ["b"] }, "cwd": "x",
             "headers": { "Content-Type": "application/json", "accept": "text/event-stream", "Mcp-Protocol-Version": "2025-06-18", "X-Team": "red" } },
         "run": { "url": "", "command": "run", "env": {}, "headers": { "Authorization": "Bearer abcdefgh54321" } }
     } }"#), @r#"
-    [mcp.web]
+    [mcp.site]
     url = "https://w.example.com/mcp"
     headers = { "X-Team" = "red" }
       note: `env` is ignored: it does not apply to a server with a URL
@@ -36,7 +36,7 @@ fn what_a_person_chooses_is_no_secret_unless_something_says_so() {
         "servers": {
             "a": { "command": "run", "env": { "REGION": "${input:region}", "API_TOKEN": "${input:team}", "P": "${input:pin}",
                 "PAIR": "${input:team}:${input:pin}", "DB": "postgres://me:${input:team}@db/x" } },
-            "web": { "url": "https://web.example.com/mcp", "headers": { "X-Team": "team-${input:team}", "X-Login": "Bearer ${input:team}" } }
+            "site": { "url": "https://web.example.com/mcp", "headers": { "X-Team": "team-${input:team}", "X-Login": "Bearer ${input:team}" } }
         }
     }"#), @r#"
     [mcp.a]
@@ -51,12 +51,12 @@ fn what_a_person_chooses_is_no_secret_unless_something_says_so() {
       note: the value of `P` is not in the file; to set the whole value: portcullis secrets set A_P --grant 'mcp.a:env'
       note: the value of `PAIR` is not in the file; to set the whole value: portcullis secrets set A_PAIR --grant 'mcp.a:env'
       note: the value of `DB` is not in the file; to set the whole value: portcullis secrets set A_DB --grant 'mcp.a:env'
-    [mcp.web]
+    [mcp.site]
     url = "https://web.example.com/mcp"
-    headers = { "X-Login" = "Bearer secret:WEB_X_LOGIN" }
-      X-Login = asked for -> WEB_X_LOGIN for web.example.com:X-Login
-      note: `X-Team` is prompted for there and was skipped; add it to `mcp.web.headers`: `X-Team = "team-…"`
-      note: the value of `X-Login` is not in the file; to set the part after `Bearer`: portcullis secrets set WEB_X_LOGIN --grant 'web.example.com:X-Login'
+    headers = { "X-Login" = "Bearer secret:SITE_X_LOGIN" }
+      X-Login = asked for -> SITE_X_LOGIN for web.example.com:X-Login
+      note: `X-Team` is prompted for there and was skipped; add it to `mcp.site.headers`: `X-Team = "team-…"`
+      note: the value of `X-Login` is not in the file; to set the part after `Bearer`: portcullis secrets set SITE_X_LOGIN --grant 'web.example.com:X-Login'
     "#);
 }
 
