@@ -221,7 +221,8 @@ pub struct McpServerSettings {
     /// Maximum instances per client; `None` if all clients share one.
     pub per_client: Option<usize>,
     pub relist_every: Duration,
-    pub decision: ConfiguredDecision,
+    /// Without one, the policy of the review decides.
+    pub decision: Option<ConfiguredDecision>,
 }
 
 impl McpServerSettings {

@@ -4,6 +4,7 @@ use crate::config::{AddRuleError, AllowRule, Config, ConfigEditLock, add_rule};
 use crate::config_file;
 use crate::home::{Home, environment};
 use crate::known_tools::KnownTools;
+use crate::mcp::ServerFactory;
 use crate::{Problem, guard_settings};
 use jiff::Timestamp;
 use portcullis_core::{
@@ -19,7 +20,12 @@ pub const REASON_CHARS_MAX: usize = 500;
 const ASKED_BY_SERVER: &str = "server:ask";
 
 /// Writes an allow rule for an approval, unless one exists. Returns the file.
-pub fn allow_always(home: &Home, approval: &Approval, now: Timestamp) -> Result<Option<String>, Problem> {
+pub fn allow_always(
+    home: &Home,
+    approval: &Approval,
+    factory: Option<&ServerFactory>,
+    now: Timestamp,
+) -> Result<Option<String>, Problem> {
     let ApprovalRequest { client, origin, ancestors, kind, target, effect, reach, rule, .. } = &approval.call;
     let effect: Effect = effect.parse().map_err(|error: String| Problem::internal(error))?;
     if effect == Effect::Destroy {
@@ -47,7 +53,7 @@ pub fn allow_always(home: &Home, approval: &Approval, now: Timestamp) -> Result<
     // Locked: the position of the rule depends on the others.
     let editing = ConfigEditLock::of(home.path()).map_err(config_file::edit_problem)?;
     let config = &config_file::load(home)?.config;
-    let known = KnownTools::of(config)?;
+    let known = KnownTools::of(config, factory)?;
     let labels = known.labels(target);
     // The name of a resource or prompt does not identify its server. If the server's `decision` required approval, it is
     // assumed unchanged.

@@ -73,7 +73,7 @@ impl Operations {
         }
         // The rule first: if it cannot be written, nothing is decided.
         let rule_written_to = match choice {
-            ApprovalChoice::Always => allow_always(&self.home, &approval, now)?,
+            ApprovalChoice::Always => allow_always(&self.home, &approval, self.server_factory().ok(), now)?,
             ApprovalChoice::Once | ApprovalChoice::Session | ApprovalChoice::Reject => None,
         };
         // Compare and set: of two concurrent decisions, the second gets a conflict.

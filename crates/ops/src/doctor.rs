@@ -22,6 +22,7 @@ use portcullis_core::{Root, SystemClock};
 use portcullis_server::local;
 use portcullis_store::approvals::ApprovalStore;
 use portcullis_store::clients::ClientDirectory;
+use portcullis_store::pins::PinStore;
 use portcullis_store::secrets::{SecretError, SecretStore};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -53,7 +54,9 @@ pub async fn check_all(
     checks.push(store.as_ref().map_or_else(unreadable, check_secrets).of("secrets"));
     let hub = HubState::of(home, count_tools).await?;
     if !config.mcp.is_empty() {
-        checks.extend(check_servers(config, hub.answers()));
+        let pins = database::open_or_in_memory(home, config).ok();
+        let pins = pins.map(|database| PinStore::open(&database, Arc::new(SystemClock)));
+        checks.extend(check_servers(config, pins.as_ref(), hub.answers()));
     }
     checks.push(check_hub(config, hub).of("hub"));
     checks.extend(check_services(config, local::holder(home.path()).map(|hub| hub.pid)));

@@ -1,10 +1,12 @@
 //! Lookup of effect, labels and provider by tool name, without a running server.
 
 use crate::config::{Config, McpServerSettings};
+use crate::mcp::ServerFactory;
 use crate::tool_families;
 use anyhow::Result;
 use portcullis_core::{CallLimits, DefaultDecision, Definition, Effect, Labels, Reach, ToolDef};
-use portcullis_upstream::{effect_of, labels_of, lists};
+use portcullis_store::pins::TrustedServer;
+use portcullis_upstream::{ToolRules, labels_of, lists};
 use serde_json::json;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -13,6 +15,7 @@ use std::collections::HashMap;
 pub struct KnownTools<'a> {
     native: HashMap<String, NativeTool>,
     servers: &'a [McpServerSettings],
+    factory: Option<&'a ServerFactory>,
 }
 
 /// Policy view of a native tool.
@@ -22,14 +25,20 @@ struct NativeTool {
     default_decision: DefaultDecision,
 }
 
+/// Returns what holds for the tools of a server, if it is `trusted` like this.
+pub fn tool_rules<'a>(server: &'a McpServerSettings, trusted: Option<&'a TrustedServer>) -> ToolRules<'a> {
+    ToolRules { effects: &server.effects, decision: server.decision.map(Into::into), trusted }
+}
+
 impl KnownTools<'_> {
-    pub fn of(config: &Config) -> Result<KnownTools<'_>> {
+    /// `factory` has the pins of servers; without it, only what is configured counts.
+    pub fn of<'a>(config: &'a Config, factory: Option<&'a ServerFactory>) -> Result<KnownTools<'a>> {
         let native = tool_families::native_tools(config)?;
         let native = native.iter().map(|tool| {
             let &ToolDef { effect, labels, default_decision, .. } = &**tool;
             (tool.name.clone(), NativeTool { effect, labels, default_decision })
         });
-        Ok(KnownTools { native: native.collect(), servers: &config.mcp })
+        Ok(KnownTools { native: native.collect(), servers: &config.mcp, factory })
     }
 
     /// Returns the labels of a tool. An unknown one counts as untrusted.
@@ -45,7 +54,7 @@ impl KnownTools<'_> {
     pub fn effect(&self, tool: &str) -> Option<Effect> {
         match self.native.get(tool) {
             Some(native) => Some(native.effect),
-            None => self.owner(tool).map(|(server, own)| effect_of(&server.effects, own)),
+            None => self.owner(tool).map(|(server, own)| self.rules(server, |rules| rules.effect(own))),
         }
     }
 
@@ -53,7 +62,7 @@ impl KnownTools<'_> {
     pub fn default_decision(&self, tool: &str) -> Option<DefaultDecision> {
         match self.native.get(tool) {
             Some(native) => Some(native.default_decision),
-            None => self.owner(tool).map(|(server, _)| server.decision.into()),
+            None => self.owner(tool).map(|(server, own)| self.rules(server, |rules| rules.decision(own))),
         }
     }
 
@@ -67,15 +76,21 @@ impl KnownTools<'_> {
             tool.to_owned(),
             String::new(),
             String::new(),
-            effect_of(&server.effects, own),
+            self.rules(server, |rules| rules.effect(own)),
             Reach::Outside,
             CallLimits::DEFAULT,
             json!({ "type": "object" }),
             None,
             Definition::new(RawValue::NULL.to_owned()),
         );
-        is_listed
-            .then(|| def.default_decision(server.decision.into()).labelled(labels_of(&server.labels, own)))
+        let decision = self.rules(server, |rules| rules.decision(own));
+        is_listed.then(|| def.default_decision(decision).labelled(labels_of(&server.labels, own)))
+    }
+
+    /// Looks something up in what holds for the tools of a server.
+    fn rules<T>(&self, server: &McpServerSettings, look_up: impl FnOnce(ToolRules<'_>) -> T) -> T {
+        let trusted = self.factory.and_then(|factory| factory.trusted(server));
+        look_up(tool_rules(server, trusted.as_deref()))
     }
 
     /// Returns the server by prefix, and the tool's name there.

@@ -15,6 +15,7 @@ mod context;
 pub mod database;
 pub mod desk;
 pub mod doctor;
+mod effective_policy;
 pub mod folder_changes;
 mod function_service;
 pub mod guard_settings;

@@ -414,6 +414,11 @@ pub fn trusted_tools(config: &Config, makers: &ServerFactory) -> Vec<Arc<ToolDef
 }
 
 impl ServerFactory {
+    /// Returns the pins of a server, where they count.
+    pub fn trusted(&self, server: &McpServerSettings) -> Option<Arc<TrustedServer>> {
+        if server.always_trusted { None } else { self.pins.of(&server.name) }
+    }
+
     /// Builds the HTTP transport of a server.
     fn http(
         &self,
@@ -492,7 +497,7 @@ impl ServerFactory {
             rename: server.rename.clone(),
             effects: server.effects.clone(),
             labels: server.labels.clone(),
-            decision: server.decision.into(),
+            decision: server.decision.map(Into::into),
             trust: if server.always_trusted { Trust::Always } else { Trust::Pinned(self.pins.clone()) },
             start: if server.lazy { StartPolicy::AtNeed(self.offers.clone()) } else { StartPolicy::AtOnce },
             idle_stop: server.idle_stop,

@@ -8,6 +8,8 @@ use crate::config_file::{edit_problem, load};
 use crate::context::Operations;
 use crate::desk::{AddRule, MoveRule, RemoveRule, RuleText};
 use crate::home::{Home, environment};
+use crate::known_tools::tool_rules;
+use crate::mcp::ServerFactory;
 use crate::{Actor, Problem, guard_settings};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -168,11 +170,41 @@ pub fn policy_defaults() -> Vec<PolicyDefault> {
     defaults
 }
 
-/// Returns the decision on the trusted tools of a server where no rule matches.
-pub fn server_decision(server: &McpServerSettings) -> RuleAction {
-    match server.decision {
-        ConfiguredDecision::Allow => RuleAction::Allow,
-        ConfiguredDecision::Ask => RuleAction::Ask,
-        ConfiguredDecision::Deny => RuleAction::Deny,
+/// The decisions on the trusted tools of a server where no rule matches.
+pub struct ServerPolicy {
+    /// The same for all its tools, or the policy that was chosen in its review.
+    pub decision: &'static str,
+    /// What sets it.
+    pub source: String,
+}
+
+/// Returns the decisions on the trusted tools of a server where no rule matches.
+pub fn server_policy(server: &McpServerSettings, factory: Option<&ServerFactory>) -> ServerPolicy {
+    let name = &server.name;
+    let trusted = factory.and_then(|factory| factory.trusted(server));
+    let rules = tool_rules(server, trusted.as_deref());
+    match (server.decision, rules.review()) {
+        (Some(decision), _) => {
+            let decision = match decision {
+                ConfiguredDecision::Allow => RuleAction::Allow,
+                ConfiguredDecision::Ask => RuleAction::Ask,
+                ConfiguredDecision::Deny => RuleAction::Deny,
+            };
+            ServerPolicy { decision: decision.as_str(), source: format!("`mcp.{name}.decision`") }
+        }
+        (None, Some(review)) => ServerPolicy {
+            decision: review.policy.as_str(),
+            source: format!("{}, chosen in its review", review.policy.label()),
+        },
+        (None, None) => {
+            let source = match (server.always_trusted, trusted.is_some()) {
+                (true, _) => format!("`mcp.{name}.trust` is always"),
+                (false, true) => {
+                    format!("trusted before effects were chosen; run `portcullis mcp trust {name}`")
+                }
+                (false, false) => "not trusted, so it has no tools".to_owned(),
+            };
+            ServerPolicy { decision: RuleAction::Allow.as_str(), source }
+        }
     }
 }

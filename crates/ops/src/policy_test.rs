@@ -152,14 +152,19 @@ impl Operations {
 
     /// Returns a tool of an always trusted server, from its settings, and the server's prefix.
     fn assumed(&self, config: &Config, name: &str) -> Result<Option<(ToolDef, String)>, Problem> {
-        let Some(tool) = KnownTools::of(config)?.assumed(name) else { return Ok(None) };
+        let Some(tool) = KnownTools::of(config, None)?.assumed(name) else { return Ok(None) };
         let factory = self.server_factory()?;
         let server = config.mcp.iter().find(|server| tool.server.as_ref() == Some(&server.name));
         let server = server.filter(|server| factory.is_wanted(server));
         Ok(server.map(|server| (tool, server.prefix.clone())))
     }
 
-    fn tested_client(&self, config: &Config, name: &str, now: Timestamp) -> Result<TestedClient, Problem> {
+    pub(crate) fn tested_client(
+        &self,
+        config: &Config,
+        name: &str,
+        now: Timestamp,
+    ) -> Result<TestedClient, Problem> {
         /// A clock fixed to the given time.
         struct Then(Timestamp);
         impl Clock for Then {

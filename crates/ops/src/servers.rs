@@ -9,10 +9,12 @@ mod invocation;
 pub mod login;
 pub mod probe;
 pub mod remove;
+mod review_choices;
 mod status;
 pub mod trust;
 
 pub use invocation::{reached, runs_with};
+pub use review_choices::ReviewChoices;
 pub use status::{ServerStatusReport, sign_in_hint, status_label};
 
 use crate::config::{Config, EditError, McpServerSettings};

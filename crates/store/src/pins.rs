@@ -6,9 +6,11 @@
 
 mod canonical;
 mod difference;
+mod tool_review;
 
 pub use canonical::{canonical, digest};
 pub use difference::{PinDifference, differences};
+pub use tool_review::{AdvertisedHints, ReviewedEffect, ToolReview, TrustPolicy};
 
 use crate::database::{Database, DatabaseError, Record, RecordTable, Topic, TopicState, TopicStore};
 use crate::sealed_record_table;
@@ -112,6 +114,9 @@ pub struct TrustedServer {
     pub by: String,
     #[serde(rename = "as_it_was")]
     pub snapshot: ServerSnapshot,
+    /// What the person decided about its tools. A server that was trusted before there were such decisions has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub review: Option<ToolReview>,
 }
 
 /// A definition compared with its pin.
@@ -244,9 +249,15 @@ impl PinStore {
     }
 
     /// Trusts a snapshot of a server.
-    pub fn trust(&self, server: &str, snapshot: ServerSnapshot, by: &str) -> Result<(), PinError> {
+    pub fn trust(
+        &self,
+        server: &str,
+        snapshot: ServerSnapshot,
+        review: ToolReview,
+        by: &str,
+    ) -> Result<(), PinError> {
         let since = Timestamp::try_from(self.clock.now()).unwrap_or_default();
-        let trusted = TrustedServer { since, by: by.to_owned(), snapshot };
+        let trusted = TrustedServer { since, by: by.to_owned(), snapshot, review: Some(review) };
         let record = PinRecord { server: server.to_owned(), trusted };
         self.topic.change(|pins| {
             match pins.iter().position(|pin| pin.server == server) {

@@ -73,7 +73,7 @@ pub fn taken_as_it_is(name: &str, transport: impl ServerTransport + 'static) -> 
         rename: Vec::new(),
         effects: vec![(Pattern::any(), Effect::Read)],
         labels: Vec::new(),
-        decision: DefaultDecision::Allow,
+        decision: Some(DefaultDecision::Allow),
         trust: Trust::Always,
         start: StartPolicy::AtOnce,
         idle_stop: None,

@@ -24,6 +24,7 @@ pub(crate) use state::{AdvertisedCatalog, CatalogState, ChangedLists};
 use crate::rpc::ListKind;
 use crate::sanitize::{DefinitionPart, sanitize, write_sanitized};
 use crate::spec::ServerSpec;
+use crate::tool_rules::ToolRules;
 use crate::trust::QuarantinedItem;
 use definition_shape::Member;
 use list_reader::{PROMPTS, RESOURCES, TEMPLATES, TOOLS};
@@ -173,8 +174,10 @@ pub(crate) fn expose(
 ) -> ExposedCatalog {
     let (dropped, late) = (offer.dropped.clone(), offer.late.clone());
     let mut shown = ExposedCatalog { dropped, late, is_known: true, ..ExposedCatalog::default() };
+    let trusted = spec.trust.trusted(&spec.name);
+    let rules = spec.tool_rules(trusted.as_deref());
     let tool = |said: &RawDefinition, name: String, left_out: &mut Vec<(String, String)>| {
-        tool(spec, offer.era, said, name, left_out)
+        tool(spec, &rules, offer.era, said, name, left_out)
     };
     let listed = || offer.tools.iter().filter(|said| spec.lists(&said.own));
     // Every tool takes its name, trusted or not, so that trusting one renames no other.
@@ -187,7 +190,7 @@ pub(crate) fn expose(
         };
         let standing = standing(PinKind::Tool, &said.own);
         if standing != PinStatus::Trusted {
-            shown.tools.push(Arc::new(waiting(spec, said, name)));
+            shown.tools.push(Arc::new(waiting(spec, &rules, said, name)));
             shown.quarantined.push(QuarantinedItem::new("tool", &said.own, standing));
             continue;
         }
@@ -252,10 +255,10 @@ fn second_names(spec: &ServerSpec, names: &HashMap<&str, String>) -> HashMap<Str
 }
 
 /// Returns a quarantined tool: its name, and how to get it reviewed.
-fn waiting(spec: &ServerSpec, said: &RawDefinition, name: String) -> ToolDef {
+fn waiting(spec: &ServerSpec, rules: &ToolRules<'_>, said: &RawDefinition, name: String) -> ToolDef {
     let hint = format!("ask a person to run `portcullis mcp trust {}`", spec.name);
-    let effect = spec.effect_of(&said.own);
-    let def = ToolDef::quarantined(spec.name.clone(), name, effect, Reach::Outside, spec.decision, hint);
+    let (effect, decision) = (rules.effect(&said.own), rules.decision(&said.own));
+    let def = ToolDef::quarantined(spec.name.clone(), name, effect, Reach::Outside, decision, hint);
     def.labelled(spec.labels_of(&said.own))
 }
 
@@ -311,6 +314,7 @@ fn show_templates(
 
 fn tool(
     spec: &ServerSpec,
+    rules: &ToolRules<'_>,
     era: Option<Era>,
     said: &RawDefinition,
     name: String,
@@ -333,7 +337,7 @@ fn tool(
         Some(TaskStart::ByServer) => (TaskSupport::Never, false),
         Some(TaskStart::OnRequest) | None => (tasks, runs_as_task),
     };
-    if let Some(annotations) = corrected_annotations(spec, said) {
+    if let Some(annotations) = corrected_annotations(rules, said) {
         replaced.push(("annotations", annotations));
     }
     let (value, definition) =
@@ -349,7 +353,7 @@ fn tool(
         name,
         text(&value, "title").unwrap_or_default(),
         text(&value, "description").unwrap_or_default(),
-        spec.effect_of(own),
+        rules.effect(own),
         Reach::Outside,
         limits,
         input_schema,
@@ -357,15 +361,15 @@ fn tool(
         definition,
     );
     def.tasks = tasks;
-    let def = Arc::new(def.default_decision(spec.decision).labelled(spec.labels_of(own)));
+    let def = Arc::new(def.default_decision(rules.decision(own)).labelled(spec.labels_of(own)));
     let (name, quoted) = (own.clone(), Value::from(own.as_str()).to_string());
     Ok(UpstreamTool { name, quoted, def, headers, runs_as_task })
 }
 
-/// Returns corrected annotations for a tool whose server claims less of an effect than the configuration states.
+/// Returns corrected annotations for a tool whose server claims less of an effect than a person states.
 /// Clients run tools without asking that are annotated as harmless; hints that claim more stay.
-fn corrected_annotations(spec: &ServerSpec, said: &RawDefinition) -> Option<Value> {
-    let hints = spec.stated_effect(&said.own)?.hints(Reach::Outside);
+fn corrected_annotations(rules: &ToolRules<'_>, said: &RawDefinition) -> Option<Value> {
+    let hints = rules.stated_effect(&said.own)?.hints(Reach::Outside);
     if !said.raw.get().contains("annotations") && !said.raw.get().contains('\\') {
         return None;
     }

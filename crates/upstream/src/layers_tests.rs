@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the bottom up, with the folders that each may import. `lib` sees everything.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("sanitize", &[]),
     ("backoff", &[]),
     ("shutdown", &[]),
@@ -14,9 +14,10 @@ const LAYERS: [(&str, &[&str]); 15] = [
     ("oauth", &["sanitize", "shutdown", "transport"]),
     ("rpc", &["sanitize", "transport"]),
     ("trust", &[]),
-    ("spec", &["shutdown", "transport", "trust"]),
+    ("tool_rules", &[]),
+    ("spec", &["shutdown", "tool_rules", "transport", "trust"]),
     ("status", &["trust"]),
-    ("catalog", &["backoff", "rpc", "sanitize", "spec", "status", "transport", "trust"]),
+    ("catalog", &["backoff", "rpc", "sanitize", "spec", "status", "tool_rules", "transport", "trust"]),
     ("call", &["catalog", "rpc", "sanitize", "transport"]),
     ("subscribe", &["backoff", "rpc", "transport"]),
     (

@@ -33,6 +33,7 @@ mod spec;
 mod status;
 mod subscribe;
 mod supervise;
+mod tool_rules;
 mod transport;
 mod trust;
 
@@ -44,8 +45,9 @@ pub use oauth::{
 pub use program_digests::ProgramDigests;
 pub use provider::Upstream;
 pub use shutdown::Shutdown;
-pub use spec::{PerClient, ServerSpec, StartPolicy, effect_of, labels_of, lists};
+pub use spec::{PerClient, ServerSpec, StartPolicy, labels_of, lists};
 pub use status::{ClientStatus, ServerStatus, StartPhase, StatusKind};
+pub use tool_rules::ToolRules;
 pub use transport::ancestry::is_server_descendant;
 pub use transport::environ_mark::HubMark;
 pub use transport::guardian::{Processes, run_guardian};

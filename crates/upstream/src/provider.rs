@@ -176,7 +176,9 @@ impl Provider for Upstream {
     }
 
     fn default_decision(&self) -> DefaultDecision {
-        self.shared.spec.decision
+        let spec = &self.shared.spec;
+        let trusted = spec.trust.trusted(&spec.name);
+        spec.tool_rules(trusted.as_deref()).read_decision()
     }
 
     fn watch(&self, uri: &str, client: &str, state: WatchState) {

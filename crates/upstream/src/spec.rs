@@ -1,10 +1,12 @@
 //! Configuration of one upstream server.
 
 use crate::shutdown::Shutdown;
+use crate::tool_rules::ToolRules;
 use crate::transport::ServerTransport;
 use crate::trust::Trust;
 use portcullis_core::{DefaultDecision, Effect, Labels, Pattern};
 use portcullis_store::catalogs::CatalogStore;
+use portcullis_store::pins::TrustedServer;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,8 +30,8 @@ pub struct ServerSpec {
     pub effects: Vec<(Pattern, Effect)>,
     /// The configured data labels of its tools. First match wins; a tool without one may read and disclose anything.
     pub labels: Vec<(Pattern, Labels)>,
-    /// The decision about its tools where no rule matches.
-    pub decision: DefaultDecision,
+    /// The configured decision about its tools where no rule matches. Without one, the review decides.
+    pub decision: Option<DefaultDecision>,
     /// Whether its definitions need review.
     pub trust: Trust,
     pub start: StartPolicy,
@@ -67,13 +69,9 @@ impl ServerSpec {
         matches!(self.start, StartPolicy::AtNeed(_))
     }
 
-    pub(crate) fn effect_of(&self, tool: &str) -> Effect {
-        effect_of(&self.effects, tool)
-    }
-
-    /// Returns the configured effect of a tool.
-    pub(crate) fn stated_effect(&self, tool: &str) -> Option<Effect> {
-        stated_effect(&self.effects, tool)
+    /// Returns what holds for its tools, if it is `trusted` like this.
+    pub(crate) fn tool_rules<'a>(&'a self, trusted: Option<&'a TrustedServer>) -> ToolRules<'a> {
+        ToolRules { effects: &self.effects, decision: self.decision, trusted }
     }
 
     /// Returns the data labels of a tool, by its own name.
@@ -84,15 +82,6 @@ impl ServerSpec {
     pub(crate) fn lists(&self, tool: &str) -> bool {
         lists(&self.allow, self.deny.as_ref(), tool)
     }
-}
-
-/// Returns the effect of a tool, by its own name. Without a configured one it is the worst.
-pub fn effect_of(said: &[(Pattern, Effect)], tool: &str) -> Effect {
-    stated_effect(said, tool).unwrap_or(Effect::Destroy)
-}
-
-fn stated_effect(said: &[(Pattern, Effect)], tool: &str) -> Option<Effect> {
-    said.iter().find(|(tools, _)| tools.matches(tool)).map(|(_, effect)| *effect)
 }
 
 /// Returns the data labels of a tool. Without configured ones they are the worst.

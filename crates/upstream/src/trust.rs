@@ -1,7 +1,7 @@
 //! Trust: which definitions an administrator has pinned, and what is quarantined until then.
 
 use portcullis_core::json::printable;
-use portcullis_store::pins::{PinKind, PinStatus, PinStore, ServerIdentity, ServerSnapshot};
+use portcullis_store::pins::{PinKind, PinStatus, PinStore, ServerIdentity, ServerSnapshot, TrustedServer};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -31,6 +31,14 @@ impl QuarantinedItem {
 }
 
 impl Trust {
+    /// Returns the pins of a server, where they count.
+    pub(crate) fn trusted(&self, server: &str) -> Option<Arc<TrustedServer>> {
+        match self {
+            Trust::Always => None,
+            Trust::Pinned(pins) => pins.of(server),
+        }
+    }
+
     /// Returns the pin status of a definition now. With pins this costs one `stat`.
     pub(crate) fn standing(
         &self,

@@ -62,6 +62,14 @@ pub(crate) fn policy() -> PolicyView {
     };
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).into()).collect::<Vec<String>>();
     PolicyView {
+        effective_for: "local".into(),
+        effective: vec![EffectiveRule {
+            tool: "tickets_close_ticket".into(),
+            server: Some("tickets".into()),
+            effect: "destroy".into(),
+            decision: "ask".into(),
+            rule: "server:ask".into(),
+        }],
         version: "3c1d".repeat(16),
         timezone: "Europe/Paris".into(),
         rules: vec![

@@ -60,6 +60,11 @@ pub(crate) fn server(name: &str) -> Option<ServerDetail> {
         own_name: name.into(),
         description: description.into(),
         standing: standing.into(),
+        effect: Some(
+            if name.starts_with("list") || name.ends_with("diff") { "read" } else { "destroy" }.into(),
+        ),
+        advertised: Some(if name.starts_with("list") { "read-only" } else { "nothing" }.into()),
+        decision: Some("ask".into()),
     };
     let (definitions, differences) = match name {
         "calculator" => (
@@ -103,7 +108,9 @@ pub(crate) fn server(name: &str) -> Option<ServerDetail> {
         runs_with: vec!["in /srv/tickets".into(), "with TICKETS_TOKEN = secret:TICKETS_TOKEN".into()],
         instructions: is_known.then(|| "Ask before you close a ticket.".into()),
         definitions: if is_known { definitions } else { Vec::new() },
+        settled: differences.is_empty(),
         differences,
+        policy: Some("ask-changes".into()),
         seen: is_known.then(|| "5f1c".repeat(16)),
         server,
     })

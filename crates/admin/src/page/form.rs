@@ -7,8 +7,8 @@ use zeroize::Zeroizing;
 
 /// Size of a form: the largest script, with every byte percent-encoded.
 pub(crate) const FORM_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Fields of a form. The largest form has one for each argument of a tool.
-const FIELDS_MAX: usize = 500;
+/// Fields of a form. The largest form has one for each tool of a server.
+const FIELDS_MAX: usize = 2_100;
 
 /// Fields in the order received. A value may be a password or a secret, so all are zeroized on drop.
 #[derive(Default)]
@@ -55,6 +55,12 @@ impl FormFields {
     /// Returns the values of all fields of that name: ticked checkboxes.
     pub(crate) fn all(&self, name: &str) -> Vec<String> {
         self.0.iter().filter(|(own, _)| own == name).map(|(_, value)| value.to_string()).collect()
+    }
+
+    /// Returns the fields whose names begin so, with the rest of their names.
+    pub(crate) fn with_prefix<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (String, String)> + 'a {
+        let fields = self.0.iter();
+        fields.filter_map(move |(own, value)| Some((own.strip_prefix(prefix)?.to_owned(), value.to_string())))
     }
 
     pub(crate) fn has(&self, name: &str, value: &str) -> bool {

@@ -10,6 +10,9 @@ pub(crate) use super::assets::asset;
 pub(crate) use super::html_escaper::{exact, marked, revealed, sentence};
 
 pub(crate) const EFFECTS: &[&str] = &["read", "create", "write", "destroy"];
+/// The policies of a server, with their labels.
+pub(crate) const TRUST_POLICIES: &[(&str, &str)] =
+    &[("ask-changes", "ask before changes"), ("allow", "allow everything"), ("ask", "ask always")];
 pub(crate) const DECISIONS: &[&str] = &["ask", "allow", "deny"];
 pub(crate) const REACHES: &[&str] = &["local", "outside"];
 

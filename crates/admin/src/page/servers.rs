@@ -125,12 +125,18 @@ pub(crate) async fn change(Path(name): Path<String>, order: FormSubmission) -> R
     }
 }
 
+/// Returns the choices of the review form: a field `effect NAME` for each tool.
+fn trust_choices(form: &FormFields) -> TrustServer {
+    let effects = form.with_prefix("effect ").collect();
+    TrustServer { seen: form.get("seen").to_owned(), policy: form.some("policy"), effects }
+}
+
 async fn changed(visit: &PageRequest, name: &str, form: &FormFields) -> Result<ActionReceipt, Problem> {
     let (name, by) = (name.to_owned(), visit.actor());
     let counter = visit.counter();
     let asked = match form.get("do") {
         "trust" => {
-            let trust = TrustServer { seen: form.get("seen").to_owned() };
+            let trust = trust_choices(form);
             counter.ask(|desk| desk.trust_server(name, trust, by)).await
         }
         "distrust" => counter.ask(|desk| desk.distrust_server(name, by)).await,

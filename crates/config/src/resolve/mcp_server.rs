@@ -104,7 +104,7 @@ impl ConfigResolver<'_> {
             idle_stop: server.idle_stop.as_ref().and_then(|text| self.lasting(&at("idle_stop"), text)),
             per_client: server.per_client.then_some(server.clients_max),
             relist_every: Duration::from_secs(server.relist_secs),
-            decision: verdict(server.decision),
+            decision: server.decision.map(verdict),
         }
     }
 

@@ -137,7 +137,7 @@ impl Default for WrittenMcpServer {
             // One process each; enough for the clients of one machine.
             clients_max: 32,
             relist_secs: 5 * 60,
-            decision: DecisionName::Allow,
+            decision: None,
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct WrittenMcpServer {
     pub(crate) tools: WrittenToolFilter,
     /// New names of tools, by the server's names; the prefix is still added.
     pub(crate) rename: BTreeMap<String, String>,
-    /// Effect of its tools: read, create, write or destroy; by default any.
+    /// Effect of its tools: read, create, write or destroy; by default what was chosen with `portcullis mcp trust`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "EffectName", example = &"write")]
     pub(crate) effect: Option<EffectName>,
@@ -73,8 +73,10 @@ pub(crate) struct WrittenMcpServer {
     /// Seconds between refreshes of its tool list without a change notification.
     #[schemars(range(min = 1, max = 86_400))]
     pub(crate) relist_secs: u64,
-    /// Decision on its tools if no rule matches: allow, ask or deny.
-    pub(crate) decision: DecisionName,
+    /// Decision on its tools if no rule matches: allow, ask or deny; by default the policy chosen with `portcullis mcp trust`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DecisionName", example = &"ask")]
+    pub(crate) decision: Option<DecisionName>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

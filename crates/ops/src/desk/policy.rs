@@ -14,6 +14,10 @@ pub struct PolicyView {
     pub rules: Vec<RuleView>,
     /// The decisions if no rule matches.
     pub defaults: Vec<DefaultRule>,
+    /// The client that `effective` is for: the one of local programs.
+    pub effective_for: String,
+    /// The decision on a call to each tool, by the same function that decides calls.
+    pub effective: Vec<EffectiveRule>,
     /// Why the rules are read-only, if they are.
     pub read_only: Option<String>,
 }
@@ -48,6 +52,17 @@ pub struct RuleText {
     pub days: Vec<String>,
     /// Like `2026-12-31T00:00:00Z`.
     pub until: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EffectiveRule {
+    pub tool: String,
+    /// The server that it comes from; null for the hub's own.
+    pub server: Option<String>,
+    pub effect: String,
+    pub decision: String,
+    /// The deciding rule, like `policy[0]`, `server:ask` or `default:read`.
+    pub rule: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -126,8 +126,18 @@ pub struct ServerDetail {
     pub definitions: Vec<DefinitionView>,
     /// Changes since it was trusted; everything if it is not trusted.
     pub differences: Vec<DefinitionChange>,
+    /// The policy for its tools, as chosen or proposed: `ask-changes`, `allow` or `ask`.
+    pub policy: Option<String>,
+    /// Whether exactly this is trusted, with these effects and this policy.
+    pub settled: bool,
     /// Digest of all of the above. Trusting must repeat it. Null before the first connection.
     pub seen: Option<String>,
+}
+
+impl ServerDetail {
+    pub fn has_tools(&self) -> bool {
+        self.definitions.iter().any(|definition| definition.effect.is_some())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -139,6 +149,12 @@ pub struct DefinitionView {
     pub description: String,
     /// `trusted`, `new`, `changed` or `server not trusted`.
     pub standing: String,
+    /// Of a tool: its effect, as chosen or proposed.
+    pub effect: Option<String>,
+    /// Of a tool: what its annotations say about its effect.
+    pub advertised: Option<String>,
+    /// Of a tool: the decision on a call where no rule matches. A configured effect or decision wins.
+    pub decision: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -156,6 +172,12 @@ pub struct DefinitionChange {
 pub struct TrustServer {
     /// `seen` of the server that was reviewed.
     pub seen: String,
+    /// What a call gets where no rule matches: `ask-changes`, `allow` or `ask`. Default: as proposed.
+    #[serde(default)]
+    pub policy: Option<String>,
+    /// Effects by the server's names of its tools, or globs: `read`, `create`, `write` or `destroy`. Default: as proposed.
+    #[serde(default)]
+    pub effects: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]

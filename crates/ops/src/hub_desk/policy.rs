@@ -1,7 +1,10 @@
 //! Policy, as the page shows it.
 
 use super::HubDesk;
-use crate::desk::{DefaultRule, PolicyExplanation, PolicyStep, PolicyView, RuleText, RuleView, TestPolicy};
+use crate::desk::{
+    DefaultRule, EffectiveRule, PolicyExplanation, PolicyStep, PolicyView, RuleText, RuleView, TestPolicy,
+};
+use crate::effective_policy::EffectiveDecision;
 use crate::policy::{PolicyRules, effect_names, policy_defaults};
 use crate::policy_test::PolicyTestReport;
 use crate::{Operations, Problem};
@@ -12,7 +15,14 @@ impl HubDesk {
         &self,
         operation: impl FnOnce(&Operations) -> Result<PolicyRules, Problem> + Send + 'static,
     ) -> Result<PolicyView, Problem> {
-        self.run(move |ops| operation(ops).map(|rules| shown(&rules))).await
+        let tools = self.live.registry.tools();
+        self.run(move |ops| {
+            let rules = operation(ops)?;
+            let client = rules.loaded.config.stdio.client.clone();
+            let decided = ops.effective_policy(&rules, &client, &tools)?;
+            Ok(shown(&rules, client, decided))
+        })
+        .await
     }
 
     pub(super) async fn show_explanation(&self, question: TestPolicy) -> Result<PolicyExplanation, Problem> {
@@ -20,7 +30,7 @@ impl HubDesk {
     }
 }
 
-fn shown(rules: &PolicyRules) -> PolicyView {
+fn shown(rules: &PolicyRules, client: String, decided: Vec<EffectiveDecision>) -> PolicyView {
     let texts = |globs: &[String]| globs.to_vec();
     let views = rules.policy.rules.iter().zip(&rules.in_force).enumerate().map(|(at, (rule, in_force))| {
         let origins = rule.origins.iter().flatten().map(|origin| origin.as_str().to_owned());
@@ -47,7 +57,16 @@ fn shown(rules: &PolicyRules) -> PolicyView {
         decision: default.decision.as_str().to_owned(),
         about: default.about,
     });
+    let effective = decided.into_iter().map(|one| EffectiveRule {
+        tool: one.tool,
+        server: one.server,
+        effect: one.effect.as_str().to_owned(),
+        decision: one.decision.as_str().to_owned(),
+        rule: one.decision.rule().to_owned(),
+    });
     PolicyView {
+        effective_for: client,
+        effective: effective.collect(),
         version: rules.version.clone(),
         timezone: rules.zone_name().to_owned(),
         rules: views.collect(),

@@ -11,14 +11,18 @@ use crate::desk::{
     SwitchServer, TrustInfo, TrustServer,
 };
 use crate::hub_desk::differences::change;
+use crate::known_tools::tool_rules;
 use crate::servers::add::AddedServer;
 use crate::servers::import::{ServerImport, read_text, read_usual_places};
 use crate::servers::trust::{SeenServer, ServerReview, change_word, definition_text, lines, snapshot_mark};
 use crate::servers::{find_server, reached, runs_with};
 use crate::{Actor, Problem};
+use jiff::Timestamp;
+use portcullis_core::Reach;
 use portcullis_core::blocking;
+use portcullis_guard::default_action;
 use portcullis_interop::import::ImportedFile;
-use portcullis_store::pins::{PinDifference, PinKind, ServerSnapshot};
+use portcullis_store::pins::{AdvertisedHints, PinDifference, PinKind, ServerSnapshot, TrustedServer};
 use portcullis_upstream::{ServerStatus, StatusKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -212,6 +216,13 @@ fn whole(hub: &LiveHub, server: &McpServerSettings, seen: Option<Arc<ServerSnaps
     let now = seen.as_deref();
     let review = now.map(|seen| ServerReview::of(&server.name, seen, &hub.servers.makers));
     let trusted = review.as_ref().and_then(|review| review.trusted.as_ref());
+    let chosen = now.zip(review.as_ref()).map(|(seen, review)| TrustedServer {
+        since: Timestamp::UNIX_EPOCH,
+        by: String::new(),
+        snapshot: seen.clone(),
+        review: Some(review.proposed.clone()),
+    });
+    let rules = tool_rules(server, chosen.as_ref());
     let mut definitions = Vec::new();
     for (kind, seen) in PinKind::ALL.into_iter().flat_map(|kind| now.map(|seen| (kind, seen))) {
         for (name, pin) in seen.pins(kind) {
@@ -220,7 +231,13 @@ fn whole(hub: &LiveHub, server: &McpServerSettings, seen: Option<Arc<ServerSnaps
                 (Some(trusted), _) => trusted.pin_status(&seen.identity, kind, name, &pin.sha256).as_str(),
                 (None, _) => "server not trusted",
             };
+            let chosen = review.as_ref().and_then(|review| review.proposed.effects.get(name));
+            let effect = chosen.filter(|_| kind == PinKind::Tool).map(|chosen| chosen.effect);
+            let (decision, _) = default_action(rules.effect(name), Reach::Outside, rules.decision(name));
             definitions.push(DefinitionView {
+                effect: effect.map(|effect| effect.as_str().to_owned()),
+                advertised: effect.map(|_| AdvertisedHints::of(pin).to_string()),
+                decision: effect.map(|_| decision.as_str().to_owned()),
                 kind: kind.as_str().to_owned(),
                 own_name: name.clone(),
                 description: definition_text(pin),
@@ -243,6 +260,8 @@ fn whole(hub: &LiveHub, server: &McpServerSettings, seen: Option<Arc<ServerSnaps
         instructions: now.and_then(|seen| seen.instructions.clone()),
         definitions,
         differences: review.iter().flat_map(|review| &review.differences).map(difference).collect(),
+        policy: review.as_ref().map(|review| review.proposed.policy.as_str().to_owned()),
+        settled: review.as_ref().is_some_and(|review| review.is_settled(&review.proposed)),
         seen: now.map(snapshot_mark),
     }
 }

@@ -1,6 +1,7 @@
 //! Policy rules, as `--json` prints them.
 
-use crate::policy::{PolicyRules, effect_names, policy_defaults, server_decision};
+use crate::mcp::ServerFactory;
+use crate::policy::{PolicyRules, effect_names, policy_defaults, server_policy};
 use jiff::Timestamp;
 use portcullis_core::{Labels, Reach};
 use portcullis_guard::PolicyRule;
@@ -45,7 +46,7 @@ struct ServerDecisionListing<'a> {
 }
 
 impl PolicyListing<'_> {
-    pub fn of(rules: &PolicyRules) -> PolicyListing<'_> {
+    pub fn of<'a>(rules: &'a PolicyRules, factory: Option<&ServerFactory>) -> PolicyListing<'a> {
         let listed = rules.policy.rules.iter().zip(&rules.in_force).enumerate();
         let defaults = policy_defaults().into_iter().map(|default| DefaultListing {
             name: default.name,
@@ -54,7 +55,7 @@ impl PolicyListing<'_> {
         });
         let servers = rules.loaded.config.mcp.iter().map(|server| ServerDecisionListing {
             name: &server.name,
-            decision: server_decision(server).as_str(),
+            decision: server_policy(server, factory).decision,
         });
         PolicyListing {
             timezone: rules.zone_name().to_owned(),

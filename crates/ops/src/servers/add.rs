@@ -8,7 +8,7 @@ use crate::home::environment;
 use crate::{Actor, Problem};
 use portcullis_core::json::printable;
 use portcullis_interop::import;
-use portcullis_store::pins::ServerSnapshot;
+use portcullis_store::pins::{ServerSnapshot, ToolReview};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -18,8 +18,8 @@ pub enum AddedServer<'a> {
     Unreviewed,
     /// Its command line or URL: it is enabled, and its tools are hidden until it is trusted.
     Untrusted,
-    /// All that it provides.
-    Trusted(&'a ServerSnapshot),
+    /// All that it provides, with the choices about its tools.
+    Trusted(&'a ServerSnapshot, ToolReview),
 }
 
 /// A server that was added.
@@ -86,12 +86,12 @@ impl Operations {
         let (factory, name) = (self.server_factory()?, new.name.clone());
         let write = || add_servers(self.home.path(), &environment, &[new]);
         // An earlier server of that name is another one: its trust and its switch are not for this one.
-        let path = match added {
+        let path = match &added {
             AddedServer::Unreviewed => {
                 self.quarantine_server(&name)?;
                 write()?
             }
-            AddedServer::Untrusted | AddedServer::Trusted(_) => {
+            AddedServer::Untrusted | AddedServer::Trusted(..) => {
                 let path = write()?;
                 // A hub that has not reloaded yet would apply this to the removed one.
                 if factory.toggles.of(&name).removed {
@@ -106,8 +106,11 @@ impl Operations {
         let standing = match added {
             AddedServer::Unreviewed => ServerStanding::Disabled,
             AddedServer::Untrusted => ServerStanding::Hidden,
-            AddedServer::Trusted(seen) => {
-                factory.pins.trust(&name, seen.clone(), &by.to_string()).map_err(anyhow::Error::from)?;
+            AddedServer::Trusted(seen, chosen) => {
+                factory
+                    .pins
+                    .trust(&name, seen.clone(), chosen, &by.to_string())
+                    .map_err(anyhow::Error::from)?;
                 ServerStanding::Trusted
             }
         };

@@ -1,6 +1,6 @@
 //! Trust: review of what a server provides, and pinning of its definitions.
 
-use super::{action, find_server};
+use super::{ReviewChoices, action, find_server};
 use crate::config::McpServerSettings;
 use crate::config::secret_detection::{shown_args, shown_url};
 use crate::context::Operations;
@@ -8,7 +8,7 @@ use crate::desk::TrustServer;
 use crate::mcp::ServerFactory;
 use crate::{Actor, Problem};
 use portcullis_store::pins::{
-    DefinitionPin, PinDifference, ServerSnapshot, TrustedServer, differences, digest,
+    DefinitionPin, PinDifference, ServerSnapshot, ToolReview, TrustedServer, differences, digest,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub struct ServerReview {
     pub trusted: Option<Arc<TrustedServer>>,
     /// Changes since then; everything if it is not trusted.
     pub differences: Vec<PinDifference>,
+    /// The policy and the effects to propose.
+    pub proposed: ToolReview,
 }
 
 impl ServerReview {
@@ -31,12 +33,19 @@ impl ServerReview {
         let nothing = ServerSnapshot::default();
         let known = trusted.as_ref().map_or(&nothing, |trusted| &trusted.snapshot);
         let differences = differences(known, seen);
-        ServerReview { trusted, differences }
+        let proposed = ToolReview::proposed(seen, trusted.as_deref());
+        ServerReview { trusted, differences, proposed }
     }
 
     /// Returns whether exactly this is trusted.
     pub fn is_unchanged(&self) -> bool {
         self.trusted.is_some() && self.differences.is_empty()
+    }
+
+    /// Returns whether exactly this is trusted, with these choices.
+    pub fn is_settled(&self, chosen: &ToolReview) -> bool {
+        let known = self.trusted.as_ref().and_then(|trusted| trusted.review.as_ref());
+        self.is_unchanged() && known == Some(chosen)
     }
 }
 
@@ -74,10 +83,12 @@ impl Operations {
         &self,
         server: &McpServerSettings,
         seen: &ServerSnapshot,
+        chosen: ToolReview,
         by: &Actor,
     ) -> Result<ServerTrust, Problem> {
-        let details = json!({ "name": server.name, "seen": snapshot_mark(seen) });
-        self.record(by, action::TRUST, details, || self.pin(server, seen, by))
+        let details =
+            json!({ "name": server.name, "seen": snapshot_mark(seen), "policy": chosen.policy.as_str() });
+        self.record(by, action::TRUST, details, || self.pin(server, seen, chosen, by))
     }
 
     /// As [`trust_server`](Self::trust_server), if the server still is what the person saw.
@@ -88,7 +99,10 @@ impl Operations {
         reviewed: &TrustServer,
         by: &Actor,
     ) -> Result<ServerTrust, Problem> {
-        self.record(by, action::TRUST, json!({ "name": name, "seen": reviewed.seen }), || {
+        let details = json!({ "name": name, "seen": reviewed.seen, "policy": reviewed.policy });
+        self.record(by, action::TRUST, details, || {
+            let effects = reviewed.effects.iter().map(|(tool, effect)| (tool.as_str(), effect.as_str()));
+            let choices = ReviewChoices::parse(reviewed.policy.as_deref(), effects)?;
             let config = self.config();
             let server = find_server(&config, name)?;
             if seen.is_partial {
@@ -104,7 +118,9 @@ impl Operations {
                 return Err(Problem::changed(format!("`{name}` changed since it was shown"))
                     .hint("review it again, then decide"));
             }
-            self.pin(server, &seen, by)
+            let before = self.server_factory()?.pins.of(name);
+            let chosen = choices.apply(ToolReview::proposed(&seen, before.as_deref()), &seen)?;
+            self.pin(server, &seen, chosen, by)
         })
     }
 
@@ -112,11 +128,12 @@ impl Operations {
         &self,
         server: &McpServerSettings,
         seen: &ServerSnapshot,
+        chosen: ToolReview,
         by: &Actor,
     ) -> Result<ServerTrust, Problem> {
         let (factory, name) = (self.server_factory()?, server.name.clone());
         factory.activate_secrets(server).map_err(anyhow::Error::from)?;
-        factory.pins.trust(&name, seen.clone(), &by.to_string()).map_err(anyhow::Error::from)?;
+        factory.pins.trust(&name, seen.clone(), chosen, &by.to_string()).map_err(anyhow::Error::from)?;
         let toggle = factory.toggles.of(&name);
         // A server disabled by a person stays disabled.
         if !toggle.unseen {

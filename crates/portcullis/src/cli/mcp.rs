@@ -90,6 +90,7 @@ Examples:
 Examples:
   portcullis mcp trust git --diff            show every change
   portcullis mcp trust git --yes
+  portcullis mcp trust git --yes --policy allow --effect 'git_log=read'
   portcullis mcp trust git --revoke          hide all its tools from agents")]
     Trust(McpTrustArgs),
     /// Log in to a server with OAuth: prints the login URL and waits for the browser redirect
@@ -142,8 +143,14 @@ pub struct McpAddArgs {
     /// Trust its tools without confirmation
     #[arg(long)]
     pub yes: bool,
+    /// What a call gets where no rule matches: ask-changes (reads are allowed, others ask), allow or ask
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
+    /// Effect of tools by the server's names: read, create, write or destroy [default: as advertised, else destroy]; repeatable
+    #[arg(long = "effect", value_name = "GLOB=EFFECT")]
+    pub effects: Vec<String>,
     /// Only write the configuration, without connecting
-    #[arg(long, conflicts_with = "yes")]
+    #[arg(long, conflicts_with_all = ["yes", "policy", "effects"])]
     pub no_test: bool,
     /// Command and arguments, after `--`
     #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
@@ -175,8 +182,14 @@ pub struct McpTrustArgs {
     /// Trust without confirmation
     #[arg(long)]
     pub yes: bool,
+    /// What a call gets where no rule matches: ask-changes (reads are allowed, others ask), allow or ask
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
+    /// Effect of tools by the server's names: read, create, write or destroy [default: as advertised, else destroy]; repeatable
+    #[arg(long = "effect", value_name = "GLOB=EFFECT")]
+    pub effects: Vec<String>,
     /// Revoke trust
-    #[arg(long, conflicts_with_all = ["diff", "full", "yes"])]
+    #[arg(long, conflicts_with_all = ["diff", "full", "yes", "policy", "effects"])]
     pub revoke: bool,
 }
 

@@ -4,12 +4,15 @@ mod test;
 
 use super::{LoadedHome, open, open_operations_for_reading};
 use crate::cli::{PolicyArgs, PolicyCommand};
+use crate::mcp::ServerFactory;
 use crate::print;
 use anyhow::Result;
 use portcullis_core::{EffectSet, Origin};
 use portcullis_guard::PolicyRule;
 use portcullis_ops::listing::PolicyListing;
-use portcullis_ops::policy::{PolicyRules, effect_names, policy_defaults, policy_rules, server_decision};
+use portcullis_ops::policy::{
+    PolicyRules, ServerPolicy, effect_names, policy_defaults, policy_rules, server_policy,
+};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,16 +20,21 @@ use std::process::ExitCode;
 pub(crate) fn run(home: Option<&Path>, args: PolicyArgs, as_json: bool) -> Result<ExitCode> {
     let LoadedHome { home, loaded, .. } = open(home)?;
     match args.command.unwrap_or(PolicyCommand::List) {
-        PolicyCommand::List => list(&policy_rules(&home)?, as_json),
+        PolicyCommand::List => {
+            let rules = policy_rules(&home)?;
+            // What was chosen in reviews is in the database, which need not exist yet.
+            let ops = open_operations_for_reading(home, loaded.config).ok();
+            list(&rules, ops.as_ref().and_then(|ops| ops.server_factory().ok()), as_json)
+        }
         PolicyCommand::Test(args) => {
             test::run(&open_operations_for_reading(home, loaded.config)?, args, as_json)
         }
     }
 }
 
-fn list(rules: &PolicyRules, as_json: bool) -> Result<ExitCode> {
+fn list(rules: &PolicyRules, factory: Option<&ServerFactory>, as_json: bool) -> Result<ExitCode> {
     if as_json {
-        print::json(&json!(PolicyListing::of(rules)));
+        print::json(&json!(PolicyListing::of(rules, factory)));
         return Ok(ExitCode::SUCCESS);
     }
     if rules.policy.rules.is_empty() {
@@ -43,13 +51,13 @@ fn list(rules: &PolicyRules, as_json: bool) -> Result<ExitCode> {
         rows.push(vec![default.name.to_owned(), decision, default.about.join(", ")]);
     }
     for server in &rules.loaded.config.mcp {
-        let verdict = server_decision(server).as_str();
-        let about = format!("trusted tools of server `{0}` (`mcp.{0}.decision`)", server.name);
-        rows.push(vec![format!("server:{verdict}"), verdict.to_owned(), about]);
+        let ServerPolicy { decision, source } = server_policy(server, factory);
+        let about = format!("trusted tools of server `{}` ({source})", server.name);
+        rows.push(vec![format!("server:{}", server.name), decision.to_owned(), about]);
     }
     print::out(format!("\n{}", print::table(&rows)));
     print::line(
-        "\nDefaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead: allow by default, once the server is trusted.",
+        "\nDefaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead, or the policy chosen in the server's review: with ask-changes, reads are allowed and other calls ask.",
     );
     print::line("Calls outside a client's scope and unknown tools are denied before any rule.");
     Ok(ExitCode::SUCCESS)

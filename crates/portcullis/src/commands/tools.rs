@@ -36,7 +36,7 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
 async fn list(link: &mut HubClient, home: &Home, config: &Config, as_json: bool) -> Result<ExitCode> {
     let mut tools = link.list("tools/list", "tools").await?;
     // Agents do not see the hub's effects and labels, and the hub does not rely on a server's own annotations.
-    let known = KnownTools::of(config)?;
+    let known = KnownTools::of(config, None)?;
     let trusted = open_operations_for_reading(home.clone(), config.clone())?.pinned_tools(config)?;
     let effect = |tool: &Value| {
         let name = tool["name"].as_str().unwrap_or_default();

@@ -106,7 +106,7 @@ async fn what_is_remembered_is_of_the_same_program_and_of_what_was_looked_at() {
     // Learnt, and nothing let in by that.
     let stands = until_idle(&home, true).await;
     assert_eq!((&stands["tools"], stands["quarantined"].as_array().unwrap().len()), (&json!(0), 4));
-    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
     let mut client = connect(&home, &hub).await;
     sees(&mut client, "shop_pay").await;
     assert_eq!(status(&home).await["idle"], true, "trusting does not start it in the hub");

@@ -16,7 +16,7 @@ async fn a_rule_can_speak_of_what_a_tool_has_to_do_with_data() {
         let (home, shop) = (home(), Shop::new(&json!({ "tools": tools })));
         let rule = if ruled { RULE } else { "" };
         shop.configure(&home, &format!("{LABELS}\nrename = {{ see_one = \"look\" }}\n{rule}"));
-        done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+        done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
         let listed = home.run(&["tools", "list", "--json"]).await.json();
         let labels = |name: &str| {
             let found = listed.as_array().unwrap().iter().find(|tool| tool["name"] == name);

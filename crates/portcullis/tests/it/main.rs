@@ -49,6 +49,7 @@ mod surface;
 mod tasks;
 mod terminal;
 mod transcripts;
+mod trusted_effects;
 mod unlisted_modules;
 mod unreviewed_servers;
 mod upstream;

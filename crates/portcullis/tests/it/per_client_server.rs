@@ -181,7 +181,7 @@ async fn whoever_can_have_none_hears_it_when_subscribing() {
 async fn one_that_offers_something_else_than_was_looked_at_is_refused() {
     let (home, shop) = (home(), Shop::new(&json!({ "tools": [tool("pay", "Pay an invoice")] })));
     shop.configure(&home, "per_client = true");
-    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
     let hub = home.serve().await;
     let (mut one, mut two) = (client(&home, &hub, "one").await, client(&home, &hub, "two").await);
     sees(&mut one, "shop_pay").await;

@@ -144,7 +144,7 @@ async fn a_form_of_addresses_that_nobody_has_looked_at_answers_for_nothing() {
     };
     let (home, shop) = (home(), Shop::new(&offer(&["shop://bill/{id}"])));
     shop.configure(&home, "effect = \"read\"");
-    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
     let hub = home.serve().await;
     let mut client = http(&hub, "2025-11-25").await;
     sees(&mut client, "shop_see").await;
@@ -156,7 +156,7 @@ async fn a_form_of_addresses_that_nobody_has_looked_at_answers_for_nothing() {
     assert_eq!(status["quarantined"], waits);
     client.refused("resources/read", json!({ "uri": "other://x" })).await;
     client.result("resources/read", json!({ "uri": "shop://bill/2" })).await;
-    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
     until("it is let in", async || {
         let read = client.request("resources/read", json!({ "uri": "other://x" })).await;
         read.get("result").map(|_| ())

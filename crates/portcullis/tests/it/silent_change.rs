@@ -30,7 +30,7 @@ async fn a_change_that_nobody_told_of_is_noticed() {
     for seconds in [1, 86_400] {
         let (home, shop) = (home(), Shop::new(&offer));
         shop.configure(&home, &format!("relist_secs = {seconds}"));
-        done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+        done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
         let hub = home.serve().await;
         let mut client = http(&hub, "2025-11-25").await;
         sees(&mut client, "shop_pay").await;

@@ -19,6 +19,7 @@ fn standing_after(before: &Value, after: &Value) -> PinStatus {
         since: Timestamp::default(),
         by: "me".to_owned(),
         snapshot: snapshot(std::slice::from_ref(before)),
+        review: None,
     };
     let now = snapshot(std::slice::from_ref(after));
     let (name, pin) = now.tools.first_key_value().unwrap();
@@ -78,7 +79,7 @@ fn trust_is_for_one_server_as_it_was() {
     let seen = snapshot(std::slice::from_ref(&tool));
     let sha256 = seen.tools["pay"].sha256.clone();
     assert!(hub.of("shop").is_none());
-    command.trust("shop", seen.clone(), "me").unwrap();
+    command.trust("shop", seen.clone(), ToolReview::proposed(&seen, None), "me").unwrap();
     let trusted = hub.of("shop").unwrap();
     let stands = |identity: &ServerIdentity, name: &str, sha256: &str| {
         trusted.pin_status(identity, PinKind::Tool, name, sha256)
@@ -103,7 +104,7 @@ fn trust_is_for_one_server_as_it_was() {
 fn damaged_or_edited_rows_trust_nobody_and_are_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let pins = PinStore::open(&testing::open(folder.path()), Arc::new(SystemClock));
-    pins.trust("shop", snapshot(&[json!({ "name": "pay" })]), "me").unwrap();
+    pins.trust("shop", snapshot(&[json!({ "name": "pay" })]), ToolReview::default(), "me").unwrap();
     for bad in [
         r#"UPDATE pins SET record = replace(record, 'name\":\"pay', 'name\":\"buy')"#,
         "UPDATE pins SET record = substr(record, 2)",
@@ -112,7 +113,7 @@ fn damaged_or_edited_rows_trust_nobody_and_are_not_overwritten() {
         let damaged = testing::export(folder.path());
         assert!(pins.of("shop").is_none(), "{damaged}");
         assert!(pins.health().is_err());
-        assert!(pins.trust("shop", ServerSnapshot::default(), "me").is_err());
+        assert!(pins.trust("shop", ServerSnapshot::default(), ToolReview::default(), "me").is_err());
         assert_eq!(testing::export(folder.path()), damaged);
     }
     let repair = r#"UPDATE pins SET record = replace('{' || record, 'name\":\"buy', 'name\":\"pay')"#;

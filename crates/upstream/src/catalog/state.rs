@@ -243,8 +243,10 @@ impl CatalogState {
 }
 
 fn changed_lists(before: &ExposedCatalog, now: &ExposedCatalog) -> ChangedLists {
-    let digests =
-        |catalog: &ExposedCatalog| catalog.tools.iter().map(|tool| tool.digest()).collect::<Vec<_>>();
+    let digests = |catalog: &ExposedCatalog| {
+        // Of a tool that is the same, the decision may be another.
+        catalog.tools.iter().map(|tool| (tool.digest(), tool.default_decision)).collect::<Vec<_>>()
+    };
     // Names that were reserved for late prompts become free, though nothing else is different.
     let arrived = before.late.contains(&ListKind::Prompts) && !now.late.contains(&ListKind::Prompts);
     ChangedLists {

@@ -115,7 +115,7 @@ impl ProxyUnderTest {
         let config = format!("{CONFIG}\n[mcp.tiny]\n{reached}\neffects = {{ \"*\" = \"read\" }}\n");
         std::fs::write(home.join("portcullis.toml"), config)?;
         let mut trust = Command::new(portcullis);
-        trust.arg("--home").arg(home).args(["mcp", "trust", "tiny", "--yes"]);
+        trust.arg("--home").arg(home).args(["mcp", "trust", "tiny", "--yes", "--policy", "allow"]);
         let trusted = trust.env_remove("PORTCULLIS_HOME").output()?;
         if !trusted.status.success() {
             bail!("the tiny server cannot be trusted: {}", String::from_utf8_lossy(&trusted.stderr));

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
 use portcullis_ops::servers::add::{AddedServer, plain_text_warnings};
 use portcullis_ops::servers::probe::ProbeReport;
+use portcullis_store::pins::ToolReview;
 use portcullis_upstream::StatusKind;
 use serde_json::json;
 use std::path::Path;
@@ -50,20 +51,28 @@ impl McpCommandContext {
         if let Some(looked) = looked.as_mut().filter(|looked| looked.seen.is_none()) {
             looked.hint = hint(args, looked.status.kind).or(looked.hint.take());
         }
-        let mut trusted = false;
+        let choices = trust::choices(args.policy.as_deref(), &args.effects)?;
+        let mut chosen: Option<ToolReview> = None;
         if let Some(looked) = &looked {
             let seen = looked.connected().map_err(|error| {
                 anyhow!("{error}\nNothing was written. To add it without a test, pass `--no-test`.")
             })?;
+            let review =
+                choices.apply(ToolReview::proposed(&seen, None), &seen).map_err(trust::bad_choice)?;
             if !self.as_json {
-                print::out(probe_text(looked, &seen));
+                print::out(probe_text(looked, &seen) + &trust::choices_text(server, &seen, &review));
             }
             let question = trust::question(name, seen.tools.len());
-            trusted = args.yes || (!self.as_json && print::confirm(&question)? == Some(true));
+            let trusted = args.yes || (!self.as_json && print::confirm(&question)? == Some(true));
+            chosen = trusted.then_some(review);
         }
         let in_clear = plain_text_warnings(&new);
-        let seen = looked.as_ref().and_then(|looked| looked.seen.as_ref()).filter(|_| trusted);
-        let added = seen.map_or(AddedServer::Untrusted, |seen| AddedServer::Trusted(seen));
+        let trusted = chosen.is_some();
+        let seen = looked.as_ref().and_then(|looked| looked.seen.as_ref());
+        let added = match seen.zip(chosen) {
+            Some((seen, chosen)) => AddedServer::Trusted(seen, chosen),
+            None => AddedServer::Untrusted,
+        };
         let added = self.ops.add_server(new, added, &this_user())?;
         if self.as_json {
             let tested = looked.as_ref().map(ProbeReport::listing);

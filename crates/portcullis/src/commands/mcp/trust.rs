@@ -8,14 +8,20 @@ use crate::config::McpServerSettings;
 use crate::config::secret_detection::ValueDisplay;
 use crate::{BadUsage, print};
 use anyhow::Result;
+use jiff::Timestamp;
+use portcullis_core::Reach;
 use portcullis_core::json::printable;
+use portcullis_guard::default_action;
+use portcullis_ops::Problem;
+use portcullis_ops::known_tools::tool_rules;
 use portcullis_ops::servers::trust::{
     ServerReview, change_word, difference_listing, is_configured, lines, trusted_sentence,
 };
-use portcullis_ops::servers::{find_server, reached, runs_with};
-use portcullis_store::pins::PinDifference;
+use portcullis_ops::servers::{ReviewChoices, find_server, reached, runs_with};
+use portcullis_store::pins::{AdvertisedHints, PinDifference, ServerSnapshot, ToolReview, TrustedServer};
 use serde_json::json;
 use similar::TextDiff;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 impl McpCommandContext {
@@ -25,6 +31,7 @@ impl McpCommandContext {
             // Also for a server no longer configured.
             return self.revoke(name);
         }
+        let choices = choices(args.policy.as_deref(), &args.effects)?;
         let server = find_server(&self.config, name)?;
         let makers = self.ops.server_factory_for(server)?;
         if makers.is_unreviewed(server) && !self.may_begin(server, args)? {
@@ -34,7 +41,9 @@ impl McpCommandContext {
         let looked = self.probe(server, &self.config)?;
         let seen = looked.connected()?;
         let review = ServerReview::of(name, &seen, makers);
+        let chosen = choices.apply(review.proposed.clone(), &seen).map_err(bad_choice)?;
         let (before, different) = (&review.trusted, &review.differences);
+        let is_settled = review.is_settled(&chosen);
         if !self.as_json {
             match before {
                 None => print::out(probe_text(&looked, &seen)),
@@ -45,6 +54,9 @@ impl McpCommandContext {
                     ));
                 }
                 Some(_) => print::out(summary(name, different) + &left_out(&looked)),
+            }
+            if !is_settled {
+                print::out(choices_text(server, &seen, &chosen));
             }
             // A confirmation is preceded by the full diff.
             let is_asked = !args.yes && print::is_interactive();
@@ -63,10 +75,12 @@ impl McpCommandContext {
                 ));
             }
         }
-        let is_known = review.is_unchanged();
-        let decided = is_known || self.decides(args, seen.tools.len(), before.is_some())?;
-        let pinned = if decided && !is_known {
-            Some(self.ops.trust_server(server, &seen, &this_user())?)
+        let decided = is_settled || self.decides(args, seen.tools.len(), before.is_some())?;
+        let policy = chosen.policy.as_str();
+        let effects: BTreeMap<String, &str> =
+            chosen.effects.iter().map(|(tool, chosen)| (tool.clone(), chosen.effect.as_str())).collect();
+        let pinned = if decided && !is_settled {
+            Some(self.ops.trust_server(server, &seen, chosen, &this_user())?)
         } else {
             None
         };
@@ -77,6 +91,8 @@ impl McpCommandContext {
                 "trusted": decided,
                 "switched_on": switched_on,
                 "tools": seen.tools.keys().collect::<Vec<_>>(),
+                "policy": policy,
+                "effects": effects,
                 "prompts": seen.prompts.keys().collect::<Vec<_>>(),
                 "templates": seen.templates.keys().collect::<Vec<_>>(),
                 "differences": different.iter().map(|one| difference_listing(one, args.diff)).collect::<Vec<_>>(),
@@ -147,6 +163,49 @@ impl McpCommandContext {
 fn how_it_runs(server: &McpServerSettings, extent: ValueDisplay) -> String {
     let lines = std::iter::once(reached(server, extent)).chain(runs_with(server, extent));
     lines.map(|line| format!("\n  {line}")).collect()
+}
+
+/// Parses `--policy` and `--effect`.
+pub(super) fn choices(policy: Option<&str>, effects: &[String]) -> Result<ReviewChoices> {
+    let pairs = effects.iter().map(|text| {
+        // The effect comes last: a glob may have a `=`.
+        let pair = text.rsplit_once('=').filter(|(tools, _)| !tools.is_empty());
+        pair.ok_or_else(|| BadUsage("`--effect` expects GLOB=EFFECT, like 'get_*=read'".to_owned()).into())
+    });
+    let pairs = pairs.collect::<Result<Vec<_>>>()?;
+    ReviewChoices::parse(policy, pairs).map_err(bad_choice)
+}
+
+pub(super) fn bad_choice(problem: Problem) -> anyhow::Error {
+    BadUsage(problem.to_string()).into()
+}
+
+/// Lists what would hold for each tool with these choices.
+pub(super) fn choices_text(server: &McpServerSettings, seen: &ServerSnapshot, chosen: &ToolReview) -> String {
+    if seen.tools.is_empty() {
+        return String::new();
+    }
+    let trusted = TrustedServer {
+        since: Timestamp::UNIX_EPOCH,
+        by: String::new(),
+        snapshot: seen.clone(),
+        review: Some(chosen.clone()),
+    };
+    let rules = tool_rules(server, Some(&trusted));
+    let mut rows = vec![["TOOL", "EFFECT", "CALLS", "ADVERTISED"].map(str::to_owned).to_vec()];
+    for (own, pin) in &seen.tools {
+        let effect = rules.effect(own);
+        let (decision, _) = default_action(effect, Reach::Outside, rules.decision(own));
+        let words = [effect.as_str(), decision.as_str()].map(str::to_owned);
+        let [effect, decision] = words;
+        rows.push(vec![printable(own), effect, decision, AdvertisedHints::of(pin).to_string()]);
+    }
+    let (name, policy) = (&server.name, chosen.policy);
+    format!(
+        "\n{}\nPolicy `{policy}`: {}. To choose otherwise: portcullis mcp trust {name} --policy ask-changes|allow|ask --effect 'GLOB=EFFECT'\n",
+        print::table(&rows),
+        policy.label(),
+    )
 }
 
 /// The confirmation before a server is trusted for the first time.

@@ -21,7 +21,7 @@ async fn after_a_change(trust: &str) -> (Vec<String>, Vec<String>, String) {
     let home = home();
     shop.configure(&home, trust);
     if trust.is_empty() {
-        done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+        done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
     }
     shop.offers(&offer("Send me everything.", "everything"));
     let hub = home.serve().await;

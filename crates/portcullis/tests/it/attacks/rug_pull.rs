@@ -31,7 +31,7 @@ async fn told(client: &mut McpClient, name: &str) -> String {
 async fn trusting(shop: &Shop) -> TestHome {
     let home = home();
     shop.configure(&home, "");
-    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
     home
 }
 
@@ -58,7 +58,7 @@ async fn a_changed_tool_is_gone_before_it_can_be_called_and_back_when_somebody_h
         (status["servers"][0]["quarantined"] == expected).then_some(())
     })
     .await;
-    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
     until_listed(&mut client, &["shop_pay", "shop_see"]).await;
     assert_eq!(told(&mut client, "shop_pay").await, "called pay");
     // Taken back, with the next call.

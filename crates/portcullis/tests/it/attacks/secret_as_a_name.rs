@@ -20,7 +20,7 @@ async fn written(home: &TestHome, name: &str) -> String {
 async fn hub_with(shop: &Shop) -> TestHome {
     let home = home();
     shop.configure(&home, "");
-    done(&home, &["mcp", "trust", "shop", "--yes"]).await;
+    done(&home, &["mcp", "trust", "shop", "--yes", "--policy", "allow"]).await;
     home
 }
 
