@@ -2,7 +2,6 @@
 
 use super::hub_client::with_hub;
 use super::{block_on, environment};
-use crate::database;
 use crate::home::Home;
 use crate::print;
 use anyhow::Result;
@@ -10,7 +9,6 @@ use portcullis_ops::doctor::{CheckState, HealthCheck, check_all};
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 pub(crate) fn run(home: Option<&Path>, as_json: bool) -> Result<ExitCode> {
     let path = Home::locate(home, environment)?;

@@ -174,7 +174,7 @@ mod tests {
     }
 
     fn trusted(seen: &ServerSnapshot, review: Option<ToolReview>) -> TrustedServer {
-        TrustedServer { since: Timestamp::default(), by: "me".to_owned(), as_it_was: seen.clone(), review }
+        TrustedServer { since: Timestamp::default(), by: "me".to_owned(), snapshot: seen.clone(), review }
     }
 
     #[test]
