@@ -368,13 +368,15 @@ mod tests {
         ## enabled = true
         # Timeout of a call without progress, in milliseconds.
         ## timeout_ms = 30000
+        # Timeout of its start and handshake, in milliseconds; raise it for packages that take long to download.
+        ## start_timeout_ms = 30000
         # Prefix of its tools and prompts; default NAME_, "" for none. On a clash the second tool becomes server_tool; deny rules for either name apply.
         ## prefix = "git_"
         # Tools to expose, by the server's names.
         ## tools = { allow = ["*"], deny = [] }
         # New names of tools, by the server's names; the prefix is still added.
         ## rename = {}
-        # Effect of its tools: read, create, write or destroy; by default any.
+        # Effect of its tools: read, create, write or destroy; by default what was chosen with `portcullis mcp trust`.
         ## effect = "write"
         # Effects by tool, as globs over the server's names; the longest match wins.
         ## effects = {}
@@ -392,8 +394,8 @@ mod tests {
         ## clients_max = 32
         # Seconds between refreshes of its tool list without a change notification.
         ## relist_secs = 300
-        # Decision on its tools if no rule matches: allow, ask or deny.
-        ## decision = "allow"
+        # Decision on its tools if no rule matches: allow, ask or deny; by default the policy chosen with `portcullis mcp trust`.
+        ## decision = "ask"
 
         # Policy rules; the first match wins. Without a match, the effect of the call decides, for upstream tools the server's `decision`.
         ## [[policy]]

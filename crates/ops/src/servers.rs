@@ -15,7 +15,7 @@ pub mod trust;
 
 pub use invocation::{reached, runs_with};
 pub use review_choices::ReviewChoices;
-pub use status::{ServerStatusReport, sign_in_hint, status_label};
+pub use status::{ServerStatusReport, sign_in_hint, status_label, unchosen_effects};
 
 use crate::config::{Config, EditError, McpServerSettings};
 use crate::config_file::edit_problem;

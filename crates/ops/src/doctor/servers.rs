@@ -2,6 +2,7 @@
 
 use super::{CheckState, HealthCheck};
 use crate::config::{Config, McpServerSettings};
+use crate::servers::unchosen_effects;
 use portcullis_store::pins::PinStore;
 use portcullis_store::servers::StatusBoard;
 use portcullis_upstream::StatusKind;
@@ -13,23 +14,15 @@ const NAMES_MAX: usize = 5;
 /// Returns one finding for each server with a problem, or one that all are fine.
 pub(super) fn check_servers(config: &Config, pins: Option<&PinStore>, hub_runs: bool) -> Vec<HealthCheck> {
     let mut checks = check_status(config, hub_runs);
-    checks.extend(pins.into_iter().flat_map(|pins| unchosen_effects(config, pins)));
+    if let Some(pins) = pins {
+        checks.extend(config.mcp.iter().filter_map(|server| check_effects(server, pins)));
+    }
     checks
 }
 
-/// Returns a finding for each server that was trusted before effects were chosen.
-fn unchosen_effects<'a>(config: &'a Config, pins: &'a PinStore) -> impl Iterator<Item = HealthCheck> + 'a {
-    let needs_review = |server: &&McpServerSettings| {
-        let is_old = pins.of(&server.name).is_some_and(|trusted| trusted.review.is_none());
-        is_old && !server.always_trusted && server.decision.is_none()
-    };
-    config.mcp.iter().filter(needs_review).map(|server| {
-        let name = &server.name;
-        let state = CheckState::Warning(format!(
-            "`{name}` was trusted before effects were chosen: all its tools are allowed unasked, and count as destroy where no effect is configured; run `portcullis mcp trust {name}`"
-        ));
-        HealthCheck { what: "servers", state }
-    })
+fn check_effects(server: &McpServerSettings, pins: &PinStore) -> Option<HealthCheck> {
+    let finding = unchosen_effects(server, pins.of(&server.name).as_deref())?;
+    Some(HealthCheck { what: "servers", state: CheckState::Warning(finding) })
 }
 
 fn check_status(config: &Config, hub_runs: bool) -> Vec<HealthCheck> {

@@ -3,6 +3,7 @@
 use crate::Problem;
 use crate::config::McpServerSettings;
 use crate::context::Operations;
+use portcullis_store::pins::TrustedServer;
 use portcullis_store::servers::StatusBoard;
 use serde_json::{Value, json};
 
@@ -28,6 +29,17 @@ pub fn sign_in_hint(server: &McpServerSettings, status: &str) -> Option<String> 
         )),
         _ => None,
     }
+}
+
+/// Returns what to do about a server that was trusted before effects were chosen, if nothing is configured instead.
+pub fn unchosen_effects(server: &McpServerSettings, trusted: Option<&TrustedServer>) -> Option<String> {
+    let name = &server.name;
+    let is_old = trusted.is_some_and(|trusted| trusted.review.is_none());
+    (is_old && !server.always_trusted && server.decision.is_none()).then(|| {
+        format!(
+            "`{name}` was trusted before effects were chosen: all its tools are allowed unasked, and count as destroy where no effect is configured; run `portcullis mcp trust {name}`"
+        )
+    })
 }
 
 /// The status of servers, for a process that is not the hub.
@@ -57,7 +69,9 @@ impl Operations {
                 json!({ "status": status })
             });
             entry["name"] = server.name.clone().into();
-            entry["hint"] = json!(sign_in_hint(server, entry["status"].as_str().unwrap_or_default()));
+            let sign_in = sign_in_hint(server, entry["status"].as_str().unwrap_or_default());
+            entry["hint"] =
+                json!(sign_in.or_else(|| unchosen_effects(server, factory.trusted(server).as_deref())));
             entry
         });
         let servers = servers.collect();

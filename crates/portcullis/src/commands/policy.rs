@@ -53,7 +53,10 @@ fn list(rules: &PolicyRules, factory: Option<&ServerFactory>, as_json: bool) -> 
     for server in &rules.loaded.config.mcp {
         let ServerPolicy { decision, source } = server_policy(server, factory);
         let about = format!("trusted tools of server `{}` ({source})", server.name);
-        rows.push(vec![format!("server:{}", server.name), decision.to_owned(), about]);
+        // As in the audit record, where it is one decision for all tools.
+        let default =
+            if decision == "ask-changes" { "server".to_owned() } else { format!("server:{decision}") };
+        rows.push(vec![default, decision.to_owned(), about]);
     }
     print::out(format!("\n{}", print::table(&rows)));
     print::line(

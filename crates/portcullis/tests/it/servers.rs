@@ -68,6 +68,12 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
       Look first.
       Then pay.
 
+    TOOL  EFFECT   CALLS  ADVERTISED
+    pay   destroy  ask    nothing
+    see   destroy  ask    nothing
+
+    Policy `ask-changes`: ask before changes. To choose otherwise: portcullis mcp trust shop --policy ask-changes|allow|ask --effect 'GLOB=EFFECT'
+
     Added server `shop` to [HOME]/portcullis.toml. It is trusted; later changes need review.
     ");
     let after = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap();
@@ -203,6 +209,12 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     Instructions for agents:
       Look first.
       Then pay.
+
+    TOOL  EFFECT   CALLS  ADVERTISED
+    pay   destroy  ask    nothing
+    see   destroy  ask    nothing
+
+    Policy `ask-changes`: ask before changes. To choose otherwise: portcullis mcp trust shop --policy ask-changes|allow|ask --effect 'GLOB=EFFECT'
     Server `shop` is trusted. Later changes need review.
     ");
     until("the tools are there", async || {
@@ -418,7 +430,7 @@ async fn a_name_can_be_given_and_effects_said() {
     default:destroy      ask       destroy local, destroy outside
     server:ask           ask       trusted tools of server `shop` (`mcp.shop.decision`)
 
-    Defaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead: allow by default, once the server is trusted.
+    Defaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead, or the policy chosen in the server's review: with ask-changes, reads are allowed and other calls ask.
     Calls outside a client's scope and unknown tools are denied before any rule.
     ");
     shop.configure(&home, "rename = { pay = \"x y\", see = \"z\", a = \"z\" }");

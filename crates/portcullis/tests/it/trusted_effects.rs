@@ -85,10 +85,7 @@ async fn a_person_chooses_and_the_choice_stays_with_the_definition() {
     done(&home, &choose(&["--policy", "ask", "--effect", "pay=write"])).await;
     assert_eq!(decided(&home).await, ["destroy ask", "create ask", "write ask"]);
     let listed = done(&home, &["policy", "list"]).await;
-    assert!(
-        listed.contains("server:shop") && listed.contains("ask always, chosen in its review"),
-        "{listed}"
-    );
+    assert!(listed.contains("server:ask") && listed.contains("ask always, chosen in its review"), "{listed}");
     // A changed annotation is a changed definition, and is proposed anew.
     let mut changed = offer();
     changed["tools"][1]["annotations"] = json!({ "readOnlyHint": true });
@@ -142,8 +139,10 @@ async fn a_server_that_was_trusted_by_an_earlier_version_goes_on_as_before_until
     assert_eq!(decided(&home).await, ["destroy allow", "destroy allow", "destroy allow"]);
     let doctor = home.run(&["doctor"]).await;
     assert!(doctor.stdout.contains("`shop` was trusted before effects were chosen"), "{doctor:?}");
-    let listed = done(&home, &["policy", "list"]).await;
-    assert!(listed.contains("run `portcullis mcp trust shop`"), "{listed}");
+    for words in [["policy", "list"], ["mcp", "status"]] {
+        let listed = done(&home, &words).await;
+        assert!(listed.contains("run `portcullis mcp trust shop`"), "{listed}");
+    }
     done(&home, &["mcp", "trust", "shop", "--yes"]).await;
     assert_eq!(decided(&home).await, ["read allow", "write ask", "destroy ask"]);
     let doctor = home.run(&["doctor"]).await;
