@@ -10,6 +10,7 @@ mod call;
 mod client_bridge;
 mod clock;
 mod context;
+mod counted;
 pub mod durable_dir;
 mod effect;
 mod error;
@@ -46,6 +47,7 @@ pub use context::{
     CallCtx, InputRefusal, InputRequest, InputRequestKind, InputResponse, InputResponses, KeyedInputRequest,
     LogLevel, LogMessage, NoPeer, OWN_KEYS, Peer, Progress, SessionDigest,
 };
+pub use counted::counted;
 pub use effect::{Effect, EffectSet, Reach, ToolAnnotations};
 pub use error::{ClientCapability, ErrorKind, ErrorOrigin, ForeignError, InputRequired, ToolError};
 pub use event::Event;

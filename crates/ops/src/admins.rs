@@ -5,7 +5,7 @@
 
 use crate::change::ChangeRecorder;
 use crate::{Actor, Problem, ProblemCode};
-use portcullis_core::Secret;
+use portcullis_core::{Secret, counted};
 use portcullis_store::admins::{AdminError, AdminInfo, AdminStore, NewPassword, SessionInfo};
 use serde_json::json;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl EndedSessions {
     pub fn sentence(self) -> String {
         match self {
             EndedSessions::One => "Ended the session.".to_owned(),
-            EndedSessions::All { count } => format!("Ended {count} sessions."),
+            EndedSessions::All { count } => format!("Ended {}.", counted(count, "session")),
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::context::Operations;
 use crate::desk::{AuditRecord, SearchAudit};
 use jiff::Timestamp;
 use portcullis_core::json::printable;
-use portcullis_core::{Clock, Pattern, SystemClock};
+use portcullis_core::{Clock, Pattern, SystemClock, counted};
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit::{self, AuditMatches, AuditQuery, LogDefect, VerifyError, VerifyReport};
 use portcullis_store::approvals::Approval;
@@ -51,7 +51,10 @@ impl AuditVerdict {
     pub fn sentence(&self) -> String {
         match self {
             AuditVerdict::Intact(VerifyReport { records, files, anchors, .. }) => format!(
-                "The audit log is intact: {records} records in {files} files, checked against {anchors} anchors."
+                "The audit log is intact: {} in {}, checked against {}.",
+                counted(*records, "record"),
+                counted(*files, "file"),
+                counted(*anchors, "anchor"),
             ),
             AuditVerdict::Modified(defect) => format!("The audit log was modified: {defect}."),
             AuditVerdict::Unverifiable(why) => format!("The audit log cannot be verified: {why}."),
@@ -194,7 +197,7 @@ impl AuditEntry {
             parts.push(format!("({decision} by {rule}{})", approval.unwrap_or_default()));
         }
         parts.extend(record.args.clone());
-        parts.extend(self.lost.map(|lost| format!("{lost} records lost")));
+        parts.extend(self.lost.map(|lost| format!("{} lost", counted(lost, "record"))));
         parts.extend(self.previous.as_ref().map(|previous| format!("continues {previous}")));
         parts.extend(self.torn_bytes.map(|bytes| format!("torn record before this: {bytes} bytes")));
         parts.join(" ")

@@ -18,7 +18,7 @@ use crate::output_redaction::OutputRedaction;
 use crate::secret_store::{self, unasked};
 use crate::tool_families::extra_roots;
 use anyhow::Result;
-use portcullis_core::{Root, SystemClock};
+use portcullis_core::{Root, SystemClock, counted};
 use portcullis_server::local;
 use portcullis_store::approvals::ApprovalStore;
 use portcullis_store::clients::ClientDirectory;
@@ -136,7 +136,7 @@ fn check_clients(home: &Home, config: &Config) -> CheckState {
                 .map(|client| client.name.as_str())
                 .collect();
             match expired.is_empty() {
-                true => CheckState::Good(format!("{} clients", clients.len())),
+                true => CheckState::Good(counted(clients.len(), "client")),
                 false => CheckState::Warning(format!("expired: {}", expired.join(", "))),
             }
         }
@@ -183,7 +183,7 @@ pub async fn check_families(
 fn check_egress(config: &Config) -> Option<HealthCheck> {
     config.egress.ca_file.as_ref()?;
     let state = match extra_roots(config) {
-        Ok(roots) => CheckState::Good(format!("{} additional certificates trusted", roots.len())),
+        Ok(roots) => CheckState::Good(format!("{} trusted", counted(roots.len(), "additional certificate"))),
         Err(error) => {
             CheckState::bad(format!("{error:#}"), "fix `egress.ca_file`; the hub does not start without it")
         }
@@ -194,7 +194,7 @@ fn check_egress(config: &Config) -> Option<HealthCheck> {
 fn check_secrets(store: &SecretStore) -> CheckState {
     match store.list() {
         Ok(secrets) if secrets.is_empty() => CheckState::Good("none".to_owned()),
-        Ok(secrets) => CheckState::Good(format!("{} secrets", secrets.len())),
+        Ok(secrets) => CheckState::Good(counted(secrets.len(), "secret")),
         Err(error @ SecretError::Locked(_)) => CheckState::bad(
             format!("locked: {error}"),
             "restore the key, or set PORTCULLIS_KEY_FILE or PORTCULLIS_PASSPHRASE_FILE; everything that needs no secret still works",

@@ -3,7 +3,7 @@
 use crate::config::{Config, FILE_NAMES, Level};
 use crate::home::{Home, environment};
 use crate::mcp::ServerManager;
-use portcullis_core::run_blocking;
+use portcullis_core::{counted, run_blocking};
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit::{ChangeLog, SpoolReader};
 use std::os::unix::fs::MetadataExt;
@@ -133,9 +133,9 @@ pub async fn watch<T: ReloadTarget>(
                     tracing::error!(target: "config", "{problem}");
                 }
                 tracing::error!(target: "config", "configuration invalid; keeping the previous one");
-                let count = errors.problems.len();
+                let count = counted(errors.problems.len(), "error");
                 target.set_config_problem(format!(
-                    "the changed file has {count} errors, so the previous configuration is in force; `portcullis doctor` lists them"
+                    "the changed file has {count}, so the previous configuration is in force; `portcullis doctor` lists them"
                 ));
             }
         }

@@ -4,6 +4,7 @@ use super::CheckState;
 use crate::config::Config;
 use crate::home::Home;
 use anyhow::Result;
+use portcullis_core::counted;
 use portcullis_server::local;
 
 /// What was found of the hub of a home.
@@ -37,7 +38,7 @@ impl HubState {
 
 pub(super) fn check_hub(config: &Config, hub: HubState) -> CheckState {
     match hub {
-        HubState::Running { tools } => CheckState::Good(format!("running, {tools} tools")),
+        HubState::Running { tools } => CheckState::Good(format!("running, {}", counted(tools, "tool"))),
         HubState::Silent(why) => {
             CheckState::bad(format!("running, but: {why}"), "check the hub's log, or restart it")
         }

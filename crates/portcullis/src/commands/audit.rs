@@ -6,6 +6,7 @@ use super::{LoadedHome, block_on, open};
 use crate::cli::{AuditArgs, AuditCommand, SearchArgs};
 use crate::{BadUsage, print};
 use anyhow::{Context, Result};
+use portcullis_core::counted;
 use portcullis_guard::AuditSettings;
 use portcullis_guard::audit;
 use portcullis_ops::ShutdownWatch;
@@ -87,7 +88,10 @@ fn verify(settings: &AuditSettings, as_json: bool) -> ExitCode {
     if !as_json {
         print::line(verdict.sentence());
         if report.torn > 0 {
-            print::line(format!("{} torn records (crash during a write), all marked.", report.torn));
+            print::line(format!(
+                "{} (crash during a write), all marked.",
+                counted(report.torn, "torn record")
+            ));
         }
         if report.unfinished_bytes > 0 {
             print::line(format!("The last record is incomplete ({} bytes).", report.unfinished_bytes));

@@ -1,7 +1,7 @@
 //! Check of scripts: sandbox support, pending approvals.
 
 use super::{ScriptState, ScriptSummary, ScriptsSection};
-use portcullis_core::BoxFuture;
+use portcullis_core::{BoxFuture, counted};
 use portcullis_family::{CheckState, DoctorParts, HealthCheck};
 use portcullis_script::SandboxStrictness;
 
@@ -50,10 +50,11 @@ async fn check(parts: &DoctorParts<'_>) -> CheckState {
         listed.proposal.is_some() || matches!(listed.state, ScriptState::Pending | ScriptState::Changed)
     };
     match list.iter().filter(waits).count() {
-        0 => CheckState::Good(format!("{} scripts; sandbox available", list.len())),
+        0 => CheckState::Good(format!("{}; sandbox available", counted(list.len(), "script"))),
         waiting => CheckState::Warning(format!(
-            "{waiting} of {} scripts need approval; list them with `portcullis scripts`",
-            list.len()
+            "{waiting} of {} {}; list them with `portcullis scripts`",
+            counted(list.len(), "script"),
+            if waiting == 1 { "needs approval" } else { "need approval" },
         )),
     }
 }
