@@ -5,11 +5,13 @@
 
 mod allow_rule;
 mod entry_text;
+mod init;
 mod rules;
 mod servers;
 mod toml_spans;
 
 pub use allow_rule::{AddRuleError, AllowRule, add_rule};
+pub use init::{InitMode, InitOutcome, init};
 pub use rules::{NewRule, RuleEdit, edit_rules, version};
 pub use servers::{NewServer, add_servers, check_server, importable_name, preview_servers, remove_server};
 
@@ -43,6 +45,10 @@ pub enum EditError {
     ByHand { name: String, why: String, entry: String },
     #[error("{}: {why}", if .name.is_empty() { "\"\"".to_owned() } else { portcullis_core::json::printable(.name) })]
     Unfit { name: String, why: String },
+    #[error(
+        "`{0}` is the configuration; move it away first, since `portcullis init` writes `portcullis.toml`"
+    )]
+    OtherFormat(String),
     #[error("{0} changed meanwhile; retry")]
     Changed(String),
     #[error("cannot write `{path}`: {source}")]
@@ -108,6 +114,8 @@ impl NormalizedText {
 enum ConfigChange {
     Added(Vec<String>),
     Removed(String),
+    /// Only comments and empty sections.
+    Nothing,
     /// `meant` is the resolved new rule.
     Rules {
         edit: RuleEdit,
@@ -169,6 +177,7 @@ fn edit(
     let done = match &change {
         ConfigChange::Added(names) => names.iter().all(|name| taken(&mut after, name).is_some()),
         ConfigChange::Removed(name) => taken(&mut before, name).is_some(),
+        ConfigChange::Nothing => true,
         ConfigChange::Rules { edit, meant } => edit.is_all(meant, &mut before, &mut after),
     };
     if !done || before != after {

@@ -1,6 +1,8 @@
 //! Configuration errors, all of them, with file and line.
 
 pub(super) use portcullis_family::{Finding, join, key_path};
+
+use crate::excerpt::ConfigExcerpt;
 use std::fmt;
 
 /// One error.
@@ -10,6 +12,8 @@ pub struct ConfigError {
     pub place: String,
     pub line: Option<usize>,
     pub text: String,
+    /// The faulty line, if the format reports places.
+    pub excerpt: Option<ConfigExcerpt>,
 }
 
 impl fmt::Display for ConfigError {
@@ -37,7 +41,8 @@ impl ConfigErrors {
     }
 
     pub(super) fn one(place: impl Into<String>, text: impl Into<String>) -> ConfigErrors {
-        ConfigErrors { problems: vec![ConfigError { place: place.into(), line: None, text: text.into() }] }
+        let (place, text) = (place.into(), text.into());
+        ConfigErrors { problems: vec![ConfigError { place, line: None, text, excerpt: None }] }
     }
 }
 

@@ -35,9 +35,35 @@ pub fn example() -> String {
 
 /// Returns the commented example for a hub with other families.
 pub fn example_with(families: Families) -> String {
+    let sections = example_sections(families).into_iter().map(|section| section.text);
+    std::iter::once(HEAD.to_owned()).chain(sections).collect()
+}
+
+/// A section of the example.
+pub(crate) struct ExampleSection {
+    pub(crate) key: String,
+    /// With a blank line and the description above the heading.
+    pub(crate) text: String,
+}
+
+impl ExampleSection {
+    /// Returns whether a text shows this section already, in force or commented out.
+    pub(crate) fn is_shown_in(&self, text: &str) -> bool {
+        text.lines().any(|line| {
+            let line = line.trim_start_matches(['#', ' ', '\t']);
+            let name = line.trim_start_matches('[').trim_start();
+            let rest = name.strip_prefix(self.key.as_str()).filter(|_| line.starts_with('['));
+            rest.is_some_and(|rest| rest.trim_start().starts_with([']', '.']))
+        })
+    }
+}
+
+/// Returns the sections of the example, in order.
+pub(crate) fn example_sections(families: Families) -> Vec<ExampleSection> {
     let schema = schema_with(families);
-    let mut text = HEAD.to_owned();
+    let mut found = Vec::new();
     for (name, node) in schema["properties"].as_object().into_iter().flatten() {
+        let mut text = String::new();
         let about = node["description"].as_str().unwrap_or_default();
         if let Some(keys) = node["properties"].as_object() {
             // A section without a default enables something, so it is commented out.
@@ -64,8 +90,11 @@ pub fn example_with(families: Families) -> String {
             let shown = declared.map_or_else(rules, commented_out);
             let _ = write!(text, "\n# {about}\n{shown}");
         }
+        if !text.is_empty() {
+            found.push(ExampleSection { key: name.clone(), text });
+        }
     }
-    text
+    found
 }
 
 fn commented_out(entry: &str) -> String {
@@ -366,7 +395,7 @@ mod tests {
         ## env = {}
         # Enable the server.
         ## enabled = true
-        # Timeout of a call without progress, in milliseconds.
+        # Timeout of a call without progress, in milliseconds; by default `experimental.mcp_timeout`, 30000.
         ## timeout_ms = 30000
         # Timeout of its start and handshake, in milliseconds; raise it for packages that take long to download.
         ## start_timeout_ms = 30000
@@ -396,6 +425,11 @@ mod tests {
         ## relist_secs = 300
         # Decision on its tools if no rule matches: allow, ask or deny; by default the policy chosen with `portcullis mcp trust`.
         ## decision = "ask"
+
+        # Settings under the names that other programs gave them.
+        [experimental]
+        # Default of `timeout_ms` of every upstream server, in milliseconds.
+        #mcp_timeout = 30000
 
         # Policy rules; the first match wins. Without a match, the effect of the call decides, for upstream tools the server's `decision`.
         ## [[policy]]

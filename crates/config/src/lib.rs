@@ -8,6 +8,7 @@ pub mod atomic_write;
 mod edit;
 mod errors;
 mod example;
+mod excerpt;
 pub mod jsonc;
 mod limit_table;
 mod read;
@@ -17,19 +18,21 @@ pub mod secret_detection;
 mod written;
 
 pub use edit::{
-    AddRuleError, AllowRule, ConfigEditLock, EditError, NewRule, NewServer, RuleEdit, add_rule, add_servers,
-    check_server, edit_rules, importable_name, preview_servers, remove_server, version,
+    AddRuleError, AllowRule, ConfigEditLock, EditError, InitMode, InitOutcome, NewRule, NewServer, RuleEdit,
+    add_rule, add_servers, check_server, edit_rules, importable_name, init, preview_servers, remove_server, version,
 };
 pub use errors::{ConfigError, ConfigErrors};
 pub use example::{example, example_with};
+pub use excerpt::ConfigExcerpt;
 pub use limit_table::limit_table;
 pub use portcullis_family::{Environment, WorkspaceSettings};
-pub use read::FILE_NAMES;
+pub use read::{FILE_NAMES, ForeignFormat, parse_foreign};
 pub use resolve::{McpOAuth, moment, sets_header};
 pub use written::reload_class::restart_list;
 pub use written::schema_check::{schema, schema_with};
 
 use errors::Finding;
+use excerpt::FaultyPart;
 use jiff::tz::TimeZone;
 use portcullis_core::{DefaultDecision, Effect, EffectSet, Labels, Origin, Pattern, Reach, Scope};
 use portcullis_egress::configured_client::ConfiguredEndpoint;
@@ -358,7 +361,18 @@ impl Config {
         let port_problem = override_port(&mut written.core, env).err();
         let (mut config, more) = resolve::resolve(written, families, home, env);
         // An invalid key has its default here, which is not what the user wrote.
-        findings.extend(more);
+        let is_consequence = |finding: &Finding| {
+            let table = finding.pointer.rfind('/').map_or("", |end| &finding.pointer[..=end]);
+            let is_missing = document.value.pointer(&finding.pointer).is_none();
+            let is_explained = |earlier: &str| {
+                earlier == finding.pointer
+                    || (is_missing && table.starts_with("/mcp/") && earlier.starts_with(table))
+            };
+            findings.iter().any(|(earlier, _)| is_explained(&earlier.pointer))
+        };
+        // A server's key that is missing was probably written under the wrong name.
+        let more: Vec<Finding> = more.into_iter().filter(|finding| !is_consequence(finding)).collect();
+        findings.extend(more.into_iter().map(|finding| (finding, FaultyPart::Value { correct: None })));
         if findings.is_empty() && port_problem.is_none() {
             for (index, rule) in config.policy.iter_mut().enumerate() {
                 rule.line = document.line(&format!("/policy/{index}"));
@@ -366,9 +380,10 @@ impl Config {
             let warnings = config.warnings(place);
             return Ok((config, warnings));
         }
-        let problem = |finding: Finding| ConfigError {
+        let problem = |(finding, part): (Finding, FaultyPart)| ConfigError {
             place: place.to_owned(),
             line: document.line(&finding.pointer),
+            excerpt: document.excerpt(&finding, &part),
             text: finding.text,
         };
         let mut problems: Vec<ConfigError> = findings.into_iter().map(problem).collect();
@@ -418,7 +433,7 @@ fn override_port(written: &mut WrittenConfig, env: Environment<'_>) -> Result<()
     let Ok(port) = text.parse::<u16>() else {
         let shown = portcullis_core::json::printable(&text);
         let text = format!("`{PORT_VARIABLE}` is \"{shown}\", expected a port, 0 to 65535");
-        return Err(ConfigError { place: "environment".to_owned(), line: None, text });
+        return Err(ConfigError { place: "environment".to_owned(), line: None, text, excerpt: None });
     };
     // An invalid address is reported as written.
     if let Ok(mut listen) = written.http.listen.parse::<SocketAddr>() {

@@ -1,6 +1,7 @@
 //! Finds and parses the file: TOML, YAML or JSON to a JSON value, with line numbers.
 
-use super::errors::{ConfigError, ConfigErrors, PROBLEMS_MAX, join, key_path};
+use super::errors::{ConfigError, ConfigErrors, Finding, PROBLEMS_MAX, join, key_path};
+use super::excerpt::{ConfigExcerpt, FaultyPart, KeySpans, Place, line_span};
 use portcullis_core::hidden_chars::is_invisible;
 use portcullis_core::json::{parse_strict, printable};
 use rustix::fs::OFlags;
@@ -11,6 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -27,24 +29,44 @@ const WRITABLE_BY_ALL: u32 = 0o002;
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) value: Value,
-    /// Lines by JSON pointer. Empty for JSON, whose parser does not report them.
-    lines: HashMap<String, usize>,
+    /// Places in the text, by JSON pointer. Empty for JSON, whose parser does not report them.
+    places: HashMap<String, Place>,
+    text: String,
 }
 
 impl Document {
     pub(super) fn empty() -> Document {
-        Document { value: Value::Object(Map::new()), lines: HashMap::new() }
+        Document { value: Value::Object(Map::new()), ..Document::default() }
     }
 
     /// Returns the line of a key, or of its nearest parent with one.
     pub(super) fn line(&self, pointer: &str) -> Option<usize> {
+        self.place(pointer).map(|place| place.line)
+    }
+
+    fn place(&self, pointer: &str) -> Option<&Place> {
         let mut pointer = pointer;
         loop {
-            if let Some(line) = self.lines.get(pointer) {
-                return Some(*line);
+            if let Some(place) = self.places.get(pointer) {
+                return Some(place);
             }
             pointer = &pointer[..pointer.rfind('/')?];
         }
+    }
+
+    /// Returns the line of a finding, with its faulty part.
+    pub(super) fn excerpt(&self, finding: &Finding, part: &FaultyPart) -> Option<ConfigExcerpt> {
+        let place = self.place(&finding.pointer)?;
+        let Some(spans) = &place.spans else {
+            return ConfigExcerpt::of(&self.text, &line_span(&self.text, place.line)?, &finding.text, None);
+        };
+        let (at, correct) = match part {
+            // Of a missing key, only a parent has a place.
+            _ if !self.places.contains_key(&finding.pointer) => (&spans.key, None),
+            FaultyPart::Key { correct } => (&spans.key, correct.as_deref()),
+            FaultyPart::Value { correct } => (&spans.value, correct.as_deref()),
+        };
+        ConfigExcerpt::of(&self.text, at, &finding.text, correct)
     }
 }
 
@@ -86,7 +108,8 @@ pub(super) fn find(home: &Path) -> Result<Option<ConfigFile>, ConfigErrors> {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         let text = "is not UTF-8 text".to_owned();
-        ConfigErrors { problems: vec![ConfigError { place: name.to_owned(), line: Some(line), text }] }
+        let problem = ConfigError { place: name.to_owned(), line: Some(line), text, excerpt: None };
+        ConfigErrors { problems: vec![problem] }
     })?;
     Ok(Some(ConfigFile { path, name, text, writable_by_all: metadata.mode() & WRITABLE_BY_ALL != 0 }))
 }
@@ -100,12 +123,41 @@ pub(super) fn parse(name: &str, text: &str) -> Result<Document, ConfigErrors> {
         _ => parse_json(text),
     };
     parsed.map_err(|faults| {
-        let problem = |(line, text)| ConfigError { place: name.to_owned(), line, text };
+        let problem = |Fault { line, text: said, at }: Fault| {
+            let excerpt = at.and_then(|at| ConfigExcerpt::of(text, &at, &said, None));
+            ConfigError { place: name.to_owned(), line, text: said, excerpt }
+        };
         ConfigErrors::new(faults.into_iter().map(problem).collect())
     })
 }
 
-type Fault = (Option<usize>, String);
+/// Format of another program's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForeignFormat {
+    Toml,
+    Yaml,
+}
+
+/// Parses the file of another program, which may hold what a configuration here may not, such as dates.
+pub fn parse_foreign(text: &str, format: ForeignFormat) -> Result<Value, String> {
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    match format {
+        ForeignFormat::Toml => toml::from_str(text).map_err(|error| one_line(error.message())),
+        ForeignFormat::Yaml => {
+            serde_saphyr::from_str(text).map_err(|error| one_line(&error.without_snippet().to_string()))
+        }
+    }
+}
+
+/// Why a text is not parsed, and where.
+struct Fault {
+    line: Option<usize>,
+    text: String,
+    at: Option<Range<usize>>,
+}
 
 fn parse_toml(text: &str) -> Result<Document, Vec<Fault>> {
     let (table, errors) = DeTable::parse_recoverable(text);
@@ -119,22 +171,28 @@ fn parse_toml(text: &str) -> Result<Document, Vec<Fault>> {
                 ("duplicate key", Some(key)) => format!("key `{}` is given twice", printable(key)),
                 (message, _) => one_line(message),
             };
-            (error.span().map(|span| line_of(span.start)), said)
+            Fault { line: error.span().map(|span| line_of(span.start)), text: said, at: error.span() }
         };
         return Err(errors.iter().take(PROBLEMS_MAX).map(fault).collect());
     }
     let mut document = Document::empty();
     let mut faults = Vec::new();
-    document.value = from_table(table.get_ref(), "", &mut |pointer, offset, fault| {
-        let line = line_of(offset);
-        document.lines.insert(pointer.to_owned(), line);
-        faults.extend(fault.map(|text| (Some(line), format!("`{}` is {text}", key_path(pointer)))));
+    document.value = from_table(table.get_ref(), "", &mut |pointer, key, value, fault| {
+        let (line, at) = (line_of(key.start), value.clone());
+        let place = Place { line, spans: Some(KeySpans { key, value }) };
+        faults.extend(fault.map(|text| Fault {
+            line: Some(line),
+            text: format!("`{}` is {text}", key_path(pointer)),
+            at: Some(at),
+        }));
+        document.places.insert(pointer.to_owned(), place);
     });
+    document.text = text.to_owned();
     if faults.is_empty() { Ok(document) } else { Err(faults) }
 }
 
-/// Receives every value: pointer, offset, and error if any.
-type Note<'a> = &'a mut dyn FnMut(&str, usize, Option<String>);
+/// Receives every value: pointer, places of key and value, and error if any.
+type Note<'a> = &'a mut dyn FnMut(&str, Range<usize>, Range<usize>, Option<String>);
 
 fn from_table(table: &DeTable<'_>, pointer: &str, note: Note<'_>) -> Value {
     let mut members: Vec<_> = table.iter().collect();
@@ -142,7 +200,7 @@ fn from_table(table: &DeTable<'_>, pointer: &str, note: Note<'_>) -> Value {
     let mut object = Map::new();
     for (key, value) in members {
         let inner = join(pointer, key.get_ref());
-        note(&inner, key.span().start, None);
+        note(&inner, key.span(), value.span(), None);
         object.insert(key.get_ref().to_string(), from_toml(value, &inner, note));
     }
     Value::Object(object)
@@ -150,7 +208,7 @@ fn from_table(table: &DeTable<'_>, pointer: &str, note: Note<'_>) -> Value {
 
 fn from_toml(value: &toml::Spanned<DeValue<'_>>, pointer: &str, note: Note<'_>) -> Value {
     let mut refuse = |text: String| {
-        note(pointer, value.span().start, Some(text));
+        note(pointer, value.span(), value.span(), Some(text));
         Value::Null
     };
     match value.get_ref() {
@@ -173,7 +231,7 @@ fn from_toml(value: &toml::Spanned<DeValue<'_>>, pointer: &str, note: Note<'_>) 
             let mut array = Vec::new();
             for (index, item) in items.iter().enumerate() {
                 let inner = join(pointer, &index.to_string());
-                note(&inner, item.span().start, None);
+                note(&inner, item.span(), item.span(), None);
                 array.push(from_toml(item, &inner, note));
             }
             Value::Array(array)
@@ -204,12 +262,17 @@ fn parse_yaml(text: &str) -> Result<Document, Vec<Fault>> {
             };
             // The location is shown in front instead.
             let end = said.rfind(" at line ").unwrap_or(said.len());
-            vec![(line, said[..end].to_owned())]
+            vec![Fault {
+                line,
+                text: said[..end].to_owned(),
+                at: line.and_then(|line| line_span(text, line)),
+            }]
         })?;
     let mut document = Document::empty();
     if let Some(tree) = tree {
-        document.value = from_yaml(tree, String::new(), &mut document.lines);
+        document.value = from_yaml(tree, String::new(), &mut document.places);
     }
+    document.text = text.to_owned();
     Ok(document)
 }
 
@@ -220,15 +283,15 @@ enum Tree {
     Table(Vec<(Spanned<String>, Spanned<Tree>)>),
 }
 
-fn from_yaml(tree: Spanned<Tree>, pointer: String, lines: &mut HashMap<String, usize>) -> Value {
+fn from_yaml(tree: Spanned<Tree>, pointer: String, places: &mut HashMap<String, Place>) -> Value {
     match tree.value {
         Tree::Scalar(value) => value,
         Tree::List(items) => {
             let mut array = Vec::new();
             for (index, item) in items.into_iter().enumerate() {
                 let inner = join(&pointer, &index.to_string());
-                remember(lines, &inner, &item);
-                array.push(from_yaml(item, inner, lines));
+                remember(places, &inner, &item);
+                array.push(from_yaml(item, inner, places));
             }
             Value::Array(array)
         }
@@ -236,17 +299,17 @@ fn from_yaml(tree: Spanned<Tree>, pointer: String, lines: &mut HashMap<String, u
             let mut object = Map::new();
             for (key, value) in members {
                 let inner = join(&pointer, &key.value);
-                remember(lines, &inner, &key);
-                object.insert(key.value, from_yaml(value, inner, lines));
+                remember(places, &inner, &key);
+                object.insert(key.value, from_yaml(value, inner, places));
             }
             Value::Object(object)
         }
     }
 }
 
-fn remember<T>(lines: &mut HashMap<String, usize>, pointer: &str, at: &Spanned<T>) {
+fn remember<T>(places: &mut HashMap<String, Place>, pointer: &str, at: &Spanned<T>) {
     if let Ok(line) = usize::try_from(at.referenced.line()) {
-        lines.insert(pointer.to_owned(), line);
+        places.insert(pointer.to_owned(), Place { line, spans: None });
     }
 }
 
@@ -320,9 +383,10 @@ fn parse_json(text: &str) -> Result<Document, Vec<Fault>> {
         // The parser's message ends with the location, which is shown in front instead.
         let said = error.to_string();
         let place = format!(" at line {} column {}", error.line(), error.column());
-        vec![(Some(error.line()), one_line(said.strip_suffix(&place).unwrap_or(&said)))]
+        let said = one_line(said.strip_suffix(&place).unwrap_or(&said));
+        vec![Fault { line: Some(error.line()), text: said, at: line_span(text, error.line()) }]
     })?;
-    Ok(Document { value, lines: HashMap::new() })
+    Ok(Document { value, ..Document::default() })
 }
 
 /// Sanitizes a parser's message for one terminal line; it may quote the file.

@@ -78,7 +78,11 @@ pub(super) fn resolve(
             pending: Duration::from_secs(written.approvals.pending_secs),
             approved: Duration::from_secs(written.approvals.approved_secs),
         },
-        mcp: written.mcp.iter().map(|(name, server)| checks.mcp(name, server)).collect(),
+        mcp: written
+            .mcp
+            .iter()
+            .map(|(name, server)| checks.mcp(name, server, written.experimental.mcp_timeout))
+            .collect(),
         policy: written
             .policy
             .iter()

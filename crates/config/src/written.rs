@@ -6,6 +6,7 @@
 //! The sections of tool families are declared by the families; [`WrittenDocument`] has both.
 
 mod defaults;
+mod foreign_keys;
 mod mcp_server;
 mod policy_rule;
 pub(super) mod reload_class;
@@ -68,6 +69,9 @@ pub(super) struct WrittenConfig {
     /// Upstream MCP servers by name. Their tools appear as NAME_tool and pass the same checks.
     #[schemars(extend("x-reload" = "live"))]
     pub(super) mcp: BTreeMap<String, WrittenMcpServer>,
+    /// Settings under the names that other programs gave them.
+    #[schemars(extend("x-reload" = "live"))]
+    pub(super) experimental: WrittenExperimental,
     /// Policy rules; the first match wins. Without a match, the effect of the call decides, for upstream tools the server's `decision`.
     #[schemars(extend("x-reload" = "live"))]
     pub(super) policy: Vec<WrittenPolicyRule>,
@@ -164,6 +168,14 @@ pub(super) enum ViewName {
     #[default]
     All,
     Search,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct WrittenExperimental {
+    /// Default of `timeout_ms` of every upstream server, in milliseconds.
+    #[schemars(range(min = 100, max = 86_400_000))]
+    pub(super) mcp_timeout: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -11,7 +11,7 @@ pub use portcullis_family::{CheckState, DoctorParts, HealthCheck};
 use hub::{HubState, check_hub};
 use servers::{check_servers, check_services};
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::database;
 use crate::home::{Home, environment};
 use crate::output_redaction::OutputRedaction;
@@ -89,12 +89,21 @@ fn check_config(home: &Home) -> (Vec<HealthCheck>, Option<Config>) {
             (states.map(|state| state.of("config")).collect(), Some(loaded.config))
         }
         Err(errors) => {
-            let advice = "fix the file, or write a new one with `portcullis init --force`";
-            let problems = errors.problems.iter();
-            let states = problems.map(|problem| CheckState::bad(problem.to_string(), advice));
+            let states = errors.problems.iter().map(faulty_line);
             (states.map(|state| state.of("config")).collect(), None)
         }
     }
+}
+
+/// Shows the line and the place of an error in it, and how to correct it.
+fn faulty_line(error: &ConfigError) -> CheckState {
+    const SETTINGS: &str = "`portcullis init --print` shows every setting with its default";
+    let Some(excerpt) = &error.excerpt else { return CheckState::bad(error.to_string(), SETTINGS) };
+    let advice = match excerpt.correction() {
+        Some(line) => format!("line {} should be: {line}", excerpt.line()),
+        None => format!("correct line {}; {SETTINGS}", excerpt.line()),
+    };
+    CheckState::bad(format!("{error}\n{excerpt}"), advice)
 }
 
 /// Opens the secret store, to check what needs it. Asks for nothing.

@@ -78,7 +78,13 @@ pub enum Command {
     /// client of `[stdio]` in the configuration, which may call everything unless that says otherwise.
     #[command(after_help = "Example: portcullis stdio --client laptop")]
     Stdio(StdioArgs),
-    /// Write a commented configuration file
+    /// Write a commented configuration file, or add the missing sections to an existing one
+    ///
+    /// Nothing that an existing file says is changed or lost.
+    #[command(after_help = "\
+Examples:
+  portcullis init                            write portcullis.toml, or add the sections that it lacks
+  portcullis init --print                    print every setting with its default")]
     Init(InitArgs),
     /// Check the installation and suggest a fix for each problem
     Doctor,
@@ -129,7 +135,7 @@ pub struct StdioArgs {
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// Overwrite an existing file
+    /// Replace an existing file and keep a backup beside it
     #[arg(long)]
     pub force: bool,
 }
@@ -145,6 +151,9 @@ pub enum ToolsCommand {
     /// List the tools visible to the local client
     List,
     /// Call a tool as the local client, through all checks
+    /// Print the file and write nothing
+    #[arg(long, conflicts_with = "force")]
+    pub print: bool,
     #[command(after_help = "Example: portcullis tools call workspace_read '{\"path\": \"notes/todo.md\"}'")]
     Call {
         name: String,

@@ -29,7 +29,13 @@ const HEADERS_TAKEN: [&str; 9] = [
 ];
 
 impl ConfigResolver<'_> {
-    pub(super) fn mcp(&mut self, name: &str, server: &written::WrittenMcpServer) -> McpServerSettings {
+    /// `timeout_ms` is of servers without their own.
+    pub(super) fn mcp(
+        &mut self,
+        name: &str,
+        server: &written::WrittenMcpServer,
+        timeout_ms: u64,
+    ) -> McpServerSettings {
         let at = |key: &str| format!("/mcp/{}/{key}", name.replace('~', "~0").replace('/', "~1"));
         if !is_server_name(name) {
             let mut pointer = at("");
@@ -87,7 +93,7 @@ impl ConfigResolver<'_> {
             headers: self.mcp_headers(server, &at),
             oauth,
             env: server.env.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
-            timeout: Duration::from_millis(server.timeout_ms),
+            timeout: Duration::from_millis(server.timeout_ms.unwrap_or(timeout_ms)),
             start_timeout: Duration::from_millis(server.start_timeout_ms),
             prefix: match server.prefix.as_deref() {
                 Some(written) => self.prefix(&at("prefix"), written),

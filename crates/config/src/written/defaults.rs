@@ -111,6 +111,12 @@ impl Default for WrittenTime {
     }
 }
 
+impl Default for WrittenExperimental {
+    fn default() -> Self {
+        WrittenExperimental { mcp_timeout: 30_000 }
+    }
+}
+
 impl Default for WrittenMcpServer {
     fn default() -> Self {
         WrittenMcpServer {
@@ -122,7 +128,7 @@ impl Default for WrittenMcpServer {
             oauth: None,
             env: BTreeMap::new(),
             enabled: true,
-            timeout_ms: 30_000,
+            timeout_ms: None,
             start_timeout_ms: 30_000,
             prefix: None,
             tools: WrittenToolFilter::default(),

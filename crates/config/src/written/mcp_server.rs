@@ -35,9 +35,10 @@ pub(crate) struct WrittenMcpServer {
     pub(crate) env: BTreeMap<String, String>,
     /// Enable the server.
     pub(crate) enabled: bool,
-    /// Timeout of a call without progress, in milliseconds.
-    #[schemars(range(min = 100, max = 86_400_000))]
-    pub(crate) timeout_ms: u64,
+    /// Timeout of a call without progress, in milliseconds; by default `experimental.mcp_timeout`, 30000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64", range(min = 100, max = 86_400_000), example = &30_000)]
+    pub(crate) timeout_ms: Option<u64>,
     /// Timeout of its start and handshake, in milliseconds; raise it for packages that take long to download.
     #[schemars(range(min = 100, max = 3_600_000))]
     pub(crate) start_timeout_ms: u64,

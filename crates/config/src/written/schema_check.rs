@@ -1,9 +1,11 @@
 //! Checks a document against the schema, with readable errors.
 
+use super::foreign_keys::{foreign_form, foreign_key};
 use super::reload_class::{RELOAD, RESTART};
 use super::written_document::{SCHEMA_KEY, WrittenDocument, insert_sections};
 use super::{DecisionName, WrittenConfig, schema_fast_path};
 use crate::errors::{ConfigErrors, Finding, PROBLEMS_MAX, join, key_path};
+use crate::excerpt::FaultyPart;
 use jsonschema::ValidationError;
 use jsonschema::error::ValidationErrorKind as Kind;
 use portcullis_family::{Families, sections};
@@ -64,7 +66,7 @@ fn without_annotation(node: &mut Value) {
 pub(crate) fn check(
     value: &Value,
     families: Families,
-) -> Result<(WrittenDocument, Vec<Finding>), ConfigErrors> {
+) -> Result<(WrittenDocument, Vec<(Finding, FaultyPart)>), ConfigErrors> {
     if schema_fast_path::matches_schema(value)
         && let Ok(written) = WrittenDocument::read(value.clone(), families)
     {
@@ -74,14 +76,14 @@ pub(crate) fn check(
     // Cannot fail because of the file: invalid values were removed.
     let fault = |e: String| ConfigErrors::one("configuration", e);
     let validator = jsonschema::validator_for(&schema).map_err(|e| fault(e.to_string()))?;
-    let mut findings: Vec<Finding> = Vec::new();
+    let mut findings: Vec<(Finding, FaultyPart)> = Vec::new();
     let mut rest = value.clone();
     let found = validator.iter_errors(value).flat_map(|error| translate(&schema, &error));
-    for finding in found.take(PROBLEMS_MAX) {
+    for (finding, part) in found.take(PROBLEMS_MAX) {
         take_out(&mut rest, &finding.pointer);
         // One value can violate several keywords; the first is enough.
-        if findings.iter().all(|earlier| earlier.pointer != finding.pointer) {
-            findings.push(finding);
+        if findings.iter().all(|(earlier, _)| earlier.pointer != finding.pointer) {
+            findings.push((finding, part));
         }
     }
     whole_numbers(&mut rest);
@@ -93,7 +95,7 @@ pub(crate) fn check(
     .map_err(|error| fault(error.to_string()))
 }
 
-fn translate(schema: &Value, error: &ValidationError<'_>) -> Vec<Finding> {
+fn translate(schema: &Value, error: &ValidationError<'_>) -> Vec<(Finding, FaultyPart)> {
     let pointer = error.instance_path().as_str();
     // A schema path ends with the violated keyword; its parent describes the expected value.
     let keyword = error.schema_path().as_str();
@@ -108,14 +110,20 @@ fn translate(schema: &Value, error: &ValidationError<'_>) -> Vec<Finding> {
             let (pointer, node) = (join(pointer, key), &node["properties"][key]);
             let text =
                 format!("`{}` is missing, expected {}", key_path(&pointer), described(node, &Value::Null));
-            vec![Finding { pointer, text }]
+            vec![(Finding { pointer, text }, FaultyPart::Key { correct: None })]
         }
         _ if pointer.is_empty() => {
-            vec![Finding { pointer: String::new(), text: "expected a table of settings".to_owned() }]
+            let text = "expected a table of settings".to_owned();
+            vec![(Finding { pointer: String::new(), text }, FaultyPart::Value { correct: None })]
         }
         _ => {
             let value = error.instance();
-            vec![Finding::unexpected(pointer, value, &described(node, value))]
+            let part = FaultyPart::Value { correct: corrected(node, value) };
+            let finding = match foreign_form(pointer, value) {
+                Some(text) => Finding { pointer: pointer.to_owned(), text },
+                None => Finding::unexpected(pointer, value, &described(node, value)),
+            };
+            vec![(finding, part)]
         }
     }
 }
@@ -150,22 +158,62 @@ fn described(node: &Value, got: &Value) -> String {
     }
 }
 
-fn unknown_key(schema: &Value, node: &Value, pointer: &str, key: &str) -> Finding {
+/// Returns the value that was probably meant.
+fn corrected(node: &Value, got: &Value) -> Option<String> {
+    match (node["type"].as_str(), got) {
+        (_, Value::String(text)) if node["enum"].is_array() => {
+            let options = node["enum"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let options: Vec<String> = options.map(str::to_owned).collect();
+            nearest(text, &options).map(|option| json!(option).to_string())
+        }
+        (Some("boolean"), Value::String(text)) => match text.to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" => Some("true".to_owned()),
+            "false" | "no" | "off" => Some("false".to_owned()),
+            _ => None,
+        },
+        (Some("boolean"), Value::Number(number)) => match number.as_u64() {
+            Some(0) => Some("false".to_owned()),
+            Some(1) => Some("true".to_owned()),
+            _ => None,
+        },
+        (Some("integer"), Value::Number(number)) => {
+            let (number, minimum, maximum) =
+                (number.as_f64()?, node["minimum"].as_f64()?, node["maximum"].as_f64()?);
+            let bound = if number < minimum { &node["minimum"] } else { &node["maximum"] };
+            (number < minimum || number > maximum).then(|| bound.to_string())
+        }
+        (Some("integer"), Value::String(text)) => {
+            let number = text.trim().parse::<u64>().ok()?;
+            let fits = node["minimum"].as_u64()? <= number && number <= node["maximum"].as_u64()?;
+            fits.then(|| number.to_string())
+        }
+        _ => None,
+    }
+}
+
+fn unknown_key(schema: &Value, node: &Value, pointer: &str, key: &str) -> (Finding, FaultyPart) {
     let inner = join(pointer, key);
     let path = key_path(&inner);
     if pointer.is_empty() && LATER.contains(&key) {
-        return Finding { pointer: inner, text: format!("`{path}` is not supported by this version") };
+        let text = format!("`{path}` is not supported by this version");
+        return (Finding { pointer: inner, text }, FaultyPart::Key { correct: None });
+    }
+    if let Some((advice, correct)) = foreign_key(pointer, key) {
+        let text = format!("`{path}` is not a setting; {advice}");
+        return (Finding { pointer: inner, text }, FaultyPart::Key { correct });
     }
     let siblings = keys_of(node);
-    let advice = match nearest(key, &siblings).or_else(|| elsewhere(schema, key)) {
+    let near = nearest(key, &siblings);
+    let advice = match near.clone().or_else(|| elsewhere(schema, key)) {
         Some(name) => format!("did you mean `{name}`?"),
         None if siblings.len() <= KEYS_LISTED_MAX => {
             let quoted: Vec<String> = siblings.iter().map(|name| format!("`{name}`")).collect();
             format!("expected {}", or_list(quoted.iter().map(String::as_str)))
         }
-        None => "`portcullis init` writes a file with all settings".to_owned(),
+        None => "`portcullis init --print` shows all settings".to_owned(),
     };
-    Finding { pointer: inner, text: format!("`{path}` is not a setting; {advice}") }
+    let text = format!("`{path}` is not a setting; {advice}");
+    (Finding { pointer: inner, text }, FaultyPart::Key { correct: near })
 }
 
 fn keys_of(node: &Value) -> Vec<String> {

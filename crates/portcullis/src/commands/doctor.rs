@@ -30,7 +30,8 @@ fn line(check: &HealthCheck) -> String {
         CheckState::Good(text) => format!("ok       {:<10} {text}", check.what),
         CheckState::Warning(text) => format!("warning  {:<10} {text}", check.what),
         CheckState::Bad { problem, advice } => {
-            format!("PROBLEM  {:<10} {problem}\n         {:<10} {advice}", check.what, "")
+            let below = format!("\n         {:<10} ", "");
+            format!("PROBLEM  {:<10} {}{below}{advice}", check.what, problem.replace('\n', &below))
         }
     }
 }
