@@ -13,8 +13,8 @@ pub use secret_extraction::{host_of, in_clear, is_secret};
 
 use crate::client_file;
 use crate::install::{ClientApp, ClientFolders, ENTRY_NAME};
-use portcullis_config::NewServer;
 use portcullis_config::jsonc::parse_as_others;
+use portcullis_config::{ForeignFormat, NewServer, parse_foreign};
 use portcullis_core::Secret;
 use portcullis_core::json::printable;
 use portcullis_store::secrets::ordinary_text::{self, NotSecretReason};
@@ -26,8 +26,14 @@ use variables::EntryContext;
 /// Servers per file.
 const SERVERS_MAX: usize = 500;
 /// Project files.
-const PROJECT_FILES: [&str; 5] =
-    [".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "opencode.jsonc", "opencode.json"];
+const PROJECT_FILES: [&str; 6] = [
+    ".mcp.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    "opencode.jsonc",
+    "opencode.json",
+    ".opencode/config.toml",
+];
 /// Other projects with servers that are listed.
 const PROJECTS_NAMED_MAX: usize = 10;
 
@@ -184,7 +190,7 @@ pub fn read(path: &Path, environment: &ImportEnvironment<'_>) -> Result<Imported
 
 /// Reads the text of a file.
 pub fn of_text(path: &Path, text: &str, environment: &ImportEnvironment<'_>) -> Result<ImportedFile, String> {
-    let (file, duplicate_key) = parse_as_others(text)?;
+    let (file, duplicate_key) = parsed(path, text)?;
     let mut found =
         ImportedFile { path: path.to_owned(), servers: Vec::new(), skipped: Vec::new(), notes: Vec::new() };
     found.notes.extend(
@@ -194,20 +200,24 @@ pub fn of_text(path: &Path, text: &str, environment: &ImportEnvironment<'_>) -> 
     let mut sections = project_sections(&file, environment, &mut found.notes);
     sections.extend(sections_of(&file));
     if sections.is_empty() && !file["projects"].is_object() {
-        let why = "no servers: it has none of `mcpServers`, `servers` and `mcp`";
+        let why = "no servers: it has none of `mcpServers`, `mcp_servers`, `servers` and `mcp`";
         return Err(why.to_owned());
     }
     let count: usize = sections.iter().map(|section| section.entries.len()).sum();
     if count > SERVERS_MAX {
         return Err(format!("it has {count} servers: the limit is {SERVERS_MAX}"));
     }
+    let usual_timeout = &file["experimental"]["mcp_timeout"];
     // By name in this hub: name in the file, and whether it is of a project.
     let mut names: BTreeMap<String, (String, bool)> = BTreeMap::new();
     for section in &sections {
         let project = section.project.as_deref().or_else(|| project_of(path, environment.user_home));
         for (own, entry) in section.entries {
             let context = EntryContext { own, inputs: &section.inputs, project, environment };
-            let read = entry::read(entry, &context);
+            let mut read = entry::read(entry, &context);
+            if let Ok(imported) = &mut read {
+                entry::default_timeout(imported, entry, usual_timeout);
+            }
             // Also if the name appears only after the command is split.
             let command = read.as_ref().ok().and_then(|imported| imported.server.command.as_deref());
             let is_hub = is_this_hub(own, entry) || command.is_some_and(is_hub_binary);
@@ -239,6 +249,24 @@ pub fn of_text(path: &Path, text: &str, environment: &ImportEnvironment<'_>) -> 
     Ok(found)
 }
 
+/// Parses a file by its extension, and a text without one by its look.
+fn parsed(path: &Path, text: &str) -> Result<(Value, Option<String>), String> {
+    let foreign = |format| parse_foreign(text, format).map(|file| (file, None));
+    let looks_like_json = || text.trim_start_matches('\u{feff}').trim_start().starts_with(['{', '/']);
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("toml") => foreign(ForeignFormat::Toml),
+        Some("yaml" | "yml") => foreign(ForeignFormat::Yaml),
+        None if !looks_like_json() && !text.trim().is_empty() => {
+            // What TOML refuses and YAML reads as one word is neither.
+            foreign(ForeignFormat::Toml).or_else(|not_toml| match foreign(ForeignFormat::Yaml) {
+                Ok(found) if found.0.is_object() => Ok(found),
+                _ => parse_as_others(text).map_err(|_| not_toml),
+            })
+        }
+        _ => parse_as_others(text),
+    }
+}
+
 /// Finds the server sections under all known keys, with their inputs.
 fn sections_of<'f>(file: &'f Value) -> Vec<ServerSection<'f>> {
     // A server named `servers` has a type or command; the section has servers.
@@ -249,7 +277,11 @@ fn sections_of<'f>(file: &'f Value) -> Vec<ServerSection<'f>> {
     // A VS Code workspace file nests its settings.
     let (mcp, of_workspace) = (&file["mcp"], &file["settings"]["mcp"]);
     let nested = [mcp, of_workspace].into_iter().filter(|mcp| is_section(&mcp["servers"]));
-    let mut places = vec![(&file["mcpServers"], inputs(file)), (&file["servers"], inputs(file))];
+    let mut places = vec![
+        (&file["mcpServers"], inputs(file)),
+        (&file["mcp_servers"], Vec::new()),
+        (&file["servers"], inputs(file)),
+    ];
     places.extend(nested.map(|mcp| (&mcp["servers"], inputs(mcp))));
     places.retain(|(entries, _)| entries.is_object());
     // Next to other servers, this key may be unrelated settings.

@@ -238,6 +238,18 @@ fn timeout_of(entry: &Value, server: &str, notes: &mut Vec<String>) -> Option<u6
     taken
 }
 
+/// Applies the timeout that a file sets for all its servers, as [`timeout_of`] does for one.
+pub(super) fn default_timeout(imported: &mut ImportedServer, entry: &Value, usual: &Value) {
+    if is_given(usual) && !is_given(&entry["timeout"]) {
+        let mut notes = Vec::new();
+        let all = serde_json::json!({ "timeout": usual });
+        imported.server.timeout_ms = timeout_of(&all, &imported.server.name, &mut notes);
+        imported.notes.extend(
+            notes.into_iter().map(|note| note.replacen("`timeout`", "`experimental.mcp_timeout`", 1)),
+        );
+    }
+}
+
 fn sanitized_name(own: &str) -> Result<String, String> {
     let legal = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '-' };
     let name: String = own.chars().map(legal).take(NAME_CHARS_MAX).collect();

@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod foreign_formats;
 mod oauth;
 mod program;
 mod settings;

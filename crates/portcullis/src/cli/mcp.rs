@@ -25,7 +25,8 @@ Examples:
   portcullis mcp add git -- uvx mcp-server-git --repository ~/code
   portcullis mcp add files --env LOG=debug -- npx -y @modelcontextprotocol/server-filesystem ~/Documents
   portcullis mcp add notes --url https://mcp.example.com/mcp --header 'Authorization=Bearer secret:NOTES_TOKEN'
-  portcullis mcp add tasks --url https://tasks.example.com/mcp --oauth")]
+  portcullis mcp add tasks --url https://tasks.example.com/mcp --oauth
+  portcullis mcp add mine --command node --args path/to/server.js")]
     Add(McpAddArgs),
     /// Remove a server from the configuration and revoke its trust
     ///
@@ -52,11 +53,14 @@ Examples:
         /// Server name [default: all]
         name: Option<String>,
     },
-    /// Restart a server in the running hub
-    #[command(after_help = "Example: portcullis mcp reload git")]
+    /// Restart a server in the running hub, or all of them
+    #[command(after_help = "\
+Examples:
+  portcullis mcp reload                      restart all servers
+  portcullis mcp reload git")]
     Reload {
-        /// Server name
-        name: String,
+        /// Server name [default: all]
+        name: Option<String>,
     },
     /// Enable a server, overriding the configuration
     ///
@@ -74,13 +78,15 @@ Examples:
     },
     /// Import servers from other applications; dry run unless `--yes` is given
     ///
-    /// Reads the configuration of Claude Desktop, Claude Code (including this folder's project), Cursor, VS Code and OpenCode.
+    /// Reads the configuration of Claude Desktop, Claude Code (including this folder's project), Cursor, VS Code and OpenCode; a
+    /// file that is named may be JSON, TOML or YAML.
     /// Entries that cannot be imported are skipped with the reason. Tokens move to the secret store. Nothing is started:
     /// imported servers stay disabled until `portcullis mcp trust NAME`.
     #[command(after_help = "\
 Examples:
   portcullis mcp import                      preview the usual places
   portcullis mcp import .vscode/mcp.json --yes
+  portcullis mcp import .opencode/config.toml
   portcullis mcp import ~/.cursor/mcp.json --only github --yes")]
     Import(McpImportArgs),
     /// Review a server's tools and expose them to agents
@@ -126,7 +132,7 @@ pub struct McpAddArgs {
     #[arg(long, value_name = "DIR", conflicts_with = "url")]
     pub cwd: Option<String>,
     /// URL of a remote server (HTTP)
-    #[arg(long, conflicts_with_all = ["command", "env"])]
+    #[arg(long, conflicts_with_all = ["command", "program", "env"])]
     pub url: Option<String>,
     /// Header for a remote server; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE", requires = "url")]
@@ -152,9 +158,22 @@ pub struct McpAddArgs {
     /// Only write the configuration, without connecting
     #[arg(long, conflicts_with_all = ["yes", "policy", "effects"])]
     pub no_test: bool,
+    /// Command, instead of after `--`
+    #[arg(long = "command", value_name = "COMMAND", conflicts_with = "command")]
+    pub program: Option<String>,
+    /// Arguments of `--command`: all words that follow, so other options come before
+    #[arg(long, value_name = "ARG", requires = "program", num_args = 1.., allow_hyphen_values = true)]
+    pub args: Vec<String>,
     /// Command and arguments, after `--`
-    #[arg(last = true, required_unless_present = "url", value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present_any = ["url", "program"], value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+impl McpAddArgs {
+    /// Returns the command and its arguments, however they were given.
+    pub fn words(&self) -> impl Iterator<Item = &String> {
+        self.program.iter().chain(&self.args).chain(&self.command)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -195,8 +214,37 @@ pub struct McpTrustArgs {
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::Cli;
-    use clap::CommandFactory;
+    use super::{McpArgs, McpCommand};
+    use crate::cli::{Cli, Command};
+    use clap::error::ErrorKind;
+    use clap::{CommandFactory, Parser};
+
+    #[test]
+    fn a_command_is_given_in_two_ways() {
+        let words = |line: &str| {
+            let cli =
+                Cli::try_parse_from(["portcullis", "mcp", "add", "x"].into_iter().chain(line.split(' ')))
+                    .map_err(|error| error.kind())?;
+            match cli.command {
+                Some(Command::Mcp(McpArgs { command: Some(McpCommand::Add(args)) })) => {
+                    Ok((args.words().cloned().collect::<Vec<_>>().join(" "), args.yes))
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        for (line, given) in [
+            ("--command node --args path/to/server.js", Ok(("node path/to/server.js".to_owned(), false))),
+            ("--yes --command npx --args -y pkg --yes", Ok(("npx -y pkg --yes".to_owned(), true))),
+            ("--command node", Ok(("node".to_owned(), false))),
+            ("-- npx -y pkg", Ok(("npx -y pkg".to_owned(), false))),
+            ("--command node -- npx", Err(ErrorKind::ArgumentConflict)),
+            ("--command node --url https://x.test", Err(ErrorKind::ArgumentConflict)),
+            ("--args a", Err(ErrorKind::MissingRequiredArgument)),
+            ("--yes", Err(ErrorKind::MissingRequiredArgument)),
+        ] {
+            assert_eq!(words(line), given, "{line}");
+        }
+    }
 
     #[test]
     fn every_command_has_an_example_and_says_what_it_takes() {

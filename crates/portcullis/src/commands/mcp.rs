@@ -27,6 +27,9 @@ use std::sync::Arc;
 /// What follows a change without a hub.
 const AT_NEXT_START: &str = " No hub is running; it takes effect at the next start.";
 
+const NO_SERVERS: &str =
+    "No servers yet. Add one: portcullis mcp add NAME -- COMMAND. Or import: portcullis mcp import";
+
 pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<ExitCode> {
     let ops = open_operations(home)?;
     let desk = McpCommandContext { config: ops.config(), ops, as_json };
@@ -36,7 +39,7 @@ pub(crate) fn run(home: Option<&Path>, args: McpArgs, as_json: bool) -> Result<E
         McpCommand::Remove { name } => desk.remove(&name),
         McpCommand::Test { name } => desk.test(&name),
         McpCommand::Status { name } => desk.status(name.as_deref()),
-        McpCommand::Reload { name } => desk.reload(&name),
+        McpCommand::Reload { name } => desk.reload(name.as_deref()),
         McpCommand::Enable { name } => desk.switch(&name, SwitchServer { enabled: true }),
         McpCommand::Disable { name } => desk.switch(&name, SwitchServer { enabled: false }),
         McpCommand::Import(args) => desk.import(&args),
@@ -88,9 +91,7 @@ impl McpCommandContext {
         }
         print::configured(print::table(&rows));
         if self.config.mcp.is_empty() {
-            print::note(
-                "No servers yet. Add one: portcullis mcp add NAME -- COMMAND. Or import: portcullis mcp import",
-            );
+            print::note(NO_SERVERS);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -103,15 +104,32 @@ impl McpCommandContext {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn reload(&self, name: &str) -> Result<ExitCode> {
+    fn reload(&self, name: Option<&str>) -> Result<ExitCode> {
+        let Some(name) = name else { return self.reload_all() };
         let outcome = self.ops.restart_server(name, &this_user())?;
-        let (running, restarts) = (self.hub_runs()?, outcome == RestartOutcome::Restarting);
-        let value = json!({ "reload": restarts, "enabled": restarts });
-        let said = outcome.sentence(name);
-        match outcome.advice(name) {
-            // There is nothing that could take effect later.
-            Some(advice) => self.report(name, value, running, &format!("{said} {advice}"), ""),
-            None => self.report(name, value, running, &said, AT_NEXT_START),
+        let running = self.hub_runs()?;
+        print::either(
+            self.as_json,
+            &restart_listing(name, outcome, running),
+            restart_text(name, outcome, running),
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn reload_all(&self) -> Result<ExitCode> {
+        let running = self.hub_runs()?;
+        let mut listed = Vec::new();
+        for server in &self.config.mcp {
+            let outcome = self.ops.restart_server(&server.name, &this_user())?;
+            if !self.as_json {
+                print::line(restart_text(&server.name, outcome, running));
+            }
+            listed.push(restart_listing(&server.name, outcome, running));
+        }
+        if self.as_json {
+            print::json(&Value::Array(listed));
+        } else if listed.is_empty() {
+            print::note(NO_SERVERS);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -141,6 +159,20 @@ impl McpCommandContext {
 
     fn hub_runs(&self) -> Result<bool> {
         block_on(local::connect(self.ops.home.path())).map(|connected| connected.is_ok())
+    }
+}
+
+fn restart_listing(name: &str, outcome: RestartOutcome, hub_running: bool) -> Value {
+    let restarts = outcome == RestartOutcome::Restarting;
+    json!({ "server": name, "reload": restarts, "enabled": restarts, "hub_running": hub_running })
+}
+
+fn restart_text(name: &str, outcome: RestartOutcome, hub_running: bool) -> String {
+    let said = outcome.sentence(name);
+    match outcome.advice(name) {
+        // There is nothing that could take effect later.
+        Some(advice) => format!("{said} {advice}"),
+        None => format!("{said}{}", if hub_running { "" } else { AT_NEXT_START }),
     }
 }
 

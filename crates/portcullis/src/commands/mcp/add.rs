@@ -93,7 +93,7 @@ fn hint(args: &McpAddArgs, status: StatusKind) -> Option<String> {
         return Some("it needs a login: pass `--oauth` to log in before the test".to_owned());
     }
     let is_here = |word: &&String| Path::new(word).is_relative() && Path::new(word).is_file();
-    let here = args.command.iter().skip(1).find(is_here).filter(|_| args.cwd.is_none())?;
+    let here = args.words().skip(1).find(is_here).filter(|_| args.cwd.is_none())?;
     Some(format!(
         "`{}` exists here, but the server starts in a private folder; pass `--cwd .` to start it here",
         printable(here)
@@ -101,7 +101,7 @@ fn hint(args: &McpAddArgs, status: StatusKind) -> Option<String> {
 }
 
 fn new_server(args: &McpAddArgs) -> Result<NewServer> {
-    let mut command = args.command.iter().cloned();
+    let mut command = args.words().cloned();
     Ok(NewServer {
         name: args.name.clone(),
         command: command.next().map(from_here).transpose()?,
