@@ -5,7 +5,7 @@
 
 mod client;
 
-pub use client::{ClientApp, ClientFolders, Platform};
+pub use client::{AppPresence, ClientApp, ClientFolders, Platform, shell_word};
 
 use crate::client_file::{self, ClientFileError};
 use jiff::Timestamp;
@@ -70,10 +70,15 @@ pub enum InstallError {
 impl Endpoint {
     /// Returns the endpoint of this binary.
     pub fn of_this_program(home: &Path, url: &str, client: &str, token: &Secret<String>) -> Endpoint {
+        Endpoint { token: Some(token.clone()), ..Endpoint::without_token(home, url, client) }
+    }
+
+    /// Returns the endpoint of this binary for a client whose token is not known.
+    pub fn without_token(home: &Path, url: &str, client: &str) -> Endpoint {
         // Without a known path, PATH has to do.
         let binary = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("portcullis"));
         let (home, url, client) = (home.to_owned(), url.to_owned(), client.to_owned());
-        Endpoint { binary, home, url, client, token: Some(token.clone()) }
+        Endpoint { binary, home, url, client, token: None }
     }
 }
 

@@ -71,7 +71,7 @@ Environment:
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve MCP over HTTP, and to stdio processes with the same home
-    Serve,
+    Serve(ServeArgs),
     /// Serve MCP over stdio
     ///
     /// If a hub already runs with the same home, this process only relays messages to it. Without `--client` it speaks for the
@@ -132,6 +132,13 @@ pub struct StdioArgs {
     #[arg(long, value_name = "NAME")]
     pub client: Option<String>,
 }
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Open the admin page in this machine's browser: $BROWSER, or the system's
+    #[arg(long)]
+    pub open: bool,
+}
+
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
@@ -195,6 +202,26 @@ pub struct ApprovalsArgs {
 pub enum ApprovalsCommand {
     /// List pending approvals
     List {
+    /// Print what to paste into an application's configuration, and into which file
+    ///
+    /// A token is stored as a hash only, so over HTTP the snippet has a placeholder for it.
+    #[command(after_help = "\
+Examples:
+  portcullis clients snippet laptop
+  portcullis clients snippet laptop --for claude-code --transport http")]
+    Snippet(SnippetArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct SnippetArgs {
+    /// Client that the application is
+    pub name: String,
+    /// Application [default: all]
+    #[arg(long = "for", value_name = "APP")]
+    pub app: Option<ClientApp>,
+    /// Transport for the application
+    #[arg(long, value_enum, default_value_t = TransportArg::Stdio)]
+    pub transport: TransportArg,
         /// Include decided, used and expired approvals
         #[arg(long)]
         all: bool,

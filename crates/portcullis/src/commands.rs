@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod approvals;
 pub(crate) mod audit;
+mod browser;
 pub(crate) mod clients;
 pub(crate) mod doctor;
 pub(crate) mod hub_client;

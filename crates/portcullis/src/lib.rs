@@ -149,7 +149,7 @@ fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
 
 fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Serve => commands::serve::run(home, json),
+        Command::Serve(args) => commands::serve::run(home, &args, json),
         Command::Stdio(args) => commands::stdio::run(home, args.client.as_deref()),
         Command::Init(args) => commands::init::run(home, &args, json),
         Command::Doctor => commands::doctor::run(home, json),
@@ -179,7 +179,7 @@ fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Res
 /// Without a command, `MCP_TRANSPORT` decides.
 fn by_environment() -> anyhow::Result<Command> {
     match std::env::var("MCP_TRANSPORT").as_deref() {
-        Err(_) | Ok("" | "http") => Ok(Command::Serve),
+        Err(_) | Ok("" | "http") => Ok(Command::Serve(cli::ServeArgs::default())),
         Ok("stdio") => Ok(Command::Stdio(cli::StdioArgs::default())),
         Ok(other) => {
             let other = portcullis_core::json::printable(other);

@@ -217,11 +217,29 @@ pub struct ChildProcess {
 }
 
 impl ChildProcess {
+    /// Starts a prepared command.
+    pub fn start(mut command: Command) -> ChildProcess {
+        ChildProcess::of(command.spawn().unwrap())
+    }
+
     fn of(mut child: Child) -> ChildProcess {
         let stderr = Arc::default();
         tokio::spawn(collect(child.stderr.take().unwrap(), Arc::clone(&stderr)));
         let pid = child.id().expect("the process has not been waited for");
         ChildProcess { child, pid, stderr }
+    }
+
+    /// Reads stdout up to the line with `text`, once.
+    pub async fn stdout_until(&mut self, text: &str) -> String {
+        let mut stdout = BufReader::new(self.child.stdout.take().unwrap());
+        let mut said = String::new();
+        within(&format!("standard output says `{text}`"), async {
+            while !said.contains(text) {
+                assert_ne!(stdout.read_line(&mut said).await.unwrap(), 0, "{said}");
+            }
+        })
+        .await;
+        said
     }
 
     pub fn pid(&self) -> u32 {

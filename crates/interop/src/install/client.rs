@@ -1,7 +1,8 @@
 //! Supported client applications: configuration file, section and entry format.
 
-use super::{Endpoint, InstallError, Transport};
-use portcullis_config::Environment;
+use super::{ENTRY_NAME, Endpoint, InstallError, Transport};
+use crate::client_file;
+use portcullis_config::{Environment, jsonc};
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,15 @@ use std::str::FromStr;
 
 /// Placeholder of an unknown token.
 const TOKEN_PLACEHOLDER: &str = "YOUR_TOKEN";
+
+/// Whether an application is on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppPresence {
+    Absent,
+    Found,
+    /// It has an entry of the hub.
+    Configured,
+}
 
 /// An MCP client application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +79,7 @@ impl ClientApp {
     }
 
     /// Returns the configuration file of this client.
-    pub(crate) fn path(self, folders: &ClientFolders) -> PathBuf {
+    pub fn path(self, folders: &ClientFolders) -> PathBuf {
         match self {
             ClientApp::ClaudeDesktop => folders.app_config.join("Claude/claude_desktop_config.json"),
             ClientApp::ClaudeCode => folders.claude.join(".claude.json"),
@@ -82,6 +92,58 @@ impl ClientApp {
                 if with_comments.exists() { with_comments } else { folder.join("opencode.json") }
             }
         }
+    }
+
+    /// Returns whether the application is on this machine, and knows the hub. Reads no more than its file.
+    pub fn presence(self, folders: &ClientFolders) -> AppPresence {
+        let path = self.path(folders);
+        let is_there = path.is_file() || self.traces(folders).iter().any(|trace| trace.exists());
+        if !is_there {
+            return AppPresence::Absent;
+        }
+        let text = client_file::read(&path).unwrap_or_default();
+        let knows_hub = jsonc::parse_as_others(&text).is_ok_and(|(file, _)| {
+            let section = self.section(&file).iter().try_fold(&file, |value, key| value.get(key));
+            section.is_some_and(|section| section.get(ENTRY_NAME).is_some())
+        });
+        if knows_hub { AppPresence::Configured } else { AppPresence::Found }
+    }
+
+    /// Returns what the application leaves behind, besides its file.
+    fn traces(self, folders: &ClientFolders) -> Vec<PathBuf> {
+        match self {
+            ClientApp::ClaudeDesktop => vec![folders.app_config.join("Claude")],
+            ClientApp::ClaudeCode => vec![folders.home.join(".claude")],
+            ClientApp::Cursor => vec![folders.home.join(".cursor")],
+            ClientApp::VsCode => vec![folders.app_config.join("Code/User")],
+            ClientApp::OpenCode => vec![folders.xdg_config.join("opencode"), folders.home.join(".opencode")],
+        }
+    }
+
+    /// Returns the application's own command that adds the entry, if it has one.
+    pub fn add_command(self, wanted: Transport, endpoint: &Endpoint) -> Option<String> {
+        if self != ClientApp::ClaudeCode {
+            return None;
+        }
+        let entry = self.entry(wanted, endpoint, &Value::Null);
+        let text = |value: &Value| shell_word(value.as_str().unwrap_or_default());
+        let words: Vec<String> = match wanted {
+            Transport::Stdio => {
+                let args = entry["args"].as_array().into_iter().flatten().map(text);
+                [ENTRY_NAME.to_owned(), "--".to_owned(), text(&entry["command"])]
+                    .into_iter()
+                    .chain(args)
+                    .collect()
+            }
+            Transport::Http => {
+                let authorization = entry["headers"]["Authorization"].as_str().unwrap_or_default();
+                let header = shell_word(&format!("Authorization: {authorization}"));
+                ["--transport", "http", ENTRY_NAME, endpoint.url.as_str(), "--header", header.as_str()]
+                    .map(str::to_owned)
+                    .to_vec()
+            }
+        };
+        Some(format!("claude mcp add --scope user {}", words.join(" ")))
     }
 
     /// Returns the path of the servers section, given the file's contents.
@@ -153,6 +215,15 @@ fn is_opencode_2(file: &Value) -> bool {
     file["mcp"]["servers"]
         .as_object()
         .is_some_and(|servers| !servers.get("type").is_some_and(Value::is_string))
+}
+
+/// Quotes a word for a POSIX shell, where that is needed.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,~".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) && !word.starts_with('~') {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 fn text_of(path: &Path) -> String {

@@ -484,3 +484,46 @@ fn clients_have_names() {
     assert!(ClientApp::ClaudeDesktop.note(Transport::Http).is_some());
     assert!(ClientApp::Cursor.note(Transport::Http).is_none());
 }
+
+#[test]
+fn an_application_is_found_by_what_it_leaves_behind() {
+    let user = User::new();
+    let present = |app: ClientApp| app.presence(&user.places());
+    assert!(ClientApp::ALL.iter().all(|app| present(*app) == AppPresence::Absent));
+    user.write(".cursor/extensions/x", "");
+    user.write(".claude.json", "{ not json");
+    user.write(".config/Code/User/mcp.json", r#"{ "servers": { "portcullis": {} } /* mine */ }"#);
+    user.write(".config/opencode/opencode.json", r#"{ "mcp": { "servers": { "portcullis": {} } } }"#);
+    assert_eq!(
+        ClientApp::ALL.map(present),
+        [
+            AppPresence::Absent,
+            AppPresence::Found,
+            AppPresence::Found,
+            AppPresence::Configured,
+            AppPresence::Configured,
+        ]
+    );
+    // Planned, applied and found again, by each application.
+    for app in [ClientApp::ClaudeDesktop, ClientApp::Cursor] {
+        user.plan(app, Transport::Stdio).unwrap().apply(&FixedClock).unwrap();
+        assert_eq!(present(app), AppPresence::Configured);
+    }
+}
+
+#[test]
+fn claude_code_adds_the_hub_with_one_command() {
+    let of = |transport, endpoint: &Endpoint| ClientApp::ClaudeCode.add_command(transport, endpoint).unwrap();
+    assert_eq!(
+        of(Transport::Stdio, &Endpoint { home: "/home/me/my hub".into(), ..endpoint() }),
+        "claude mcp add --scope user portcullis -- /usr/local/bin/portcullis --home '/home/me/my hub' stdio --client laptop"
+    );
+    assert_eq!(
+        of(Transport::Http, &Endpoint { token: None, ..endpoint() }),
+        "claude mcp add --scope user --transport http portcullis http://127.0.0.1:3000/mcp --header 'Authorization: Bearer YOUR_TOKEN'"
+    );
+    assert_eq!(ClientApp::Cursor.add_command(Transport::Stdio, &endpoint()), None);
+    for (word, quoted) in [("a-b", "a-b"), ("", "''"), ("~/x", "'~/x'"), ("it's $HOME", "'it'\\''s $HOME'")] {
+        assert_eq!(shell_word(word), quoted);
+    }
+}

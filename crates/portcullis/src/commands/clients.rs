@@ -1,11 +1,12 @@
 //! `portcullis clients`: add, list, revoke.
 
 use super::{environment, open_operations, this_user};
-use crate::cli::{AddArgs, ClientsArgs, ClientsCommand, TransportArg};
+use crate::cli::{AddArgs, ClientsArgs, ClientsCommand, SnippetArgs, TransportArg};
 use crate::home::Home;
 use crate::install::{ClientApp, ClientFolders, Endpoint, Platform, Transport};
-use crate::print;
+use crate::{BadUsage, print};
 use anyhow::{Context, Result};
+use portcullis_core::json::printable;
 use portcullis_core::{Secret, SystemClock, ToolView};
 use portcullis_ops::Operations;
 use portcullis_ops::desk::AddClient;
@@ -96,6 +97,50 @@ fn install_all(
 }
 
 fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
+fn snippet(ops: &Operations, args: &SnippetArgs, as_json: bool) -> Result<ExitCode> {
+    let name = args.name.as_str();
+    if !ops.list_clients()?.iter().any(|info| info.name == name) {
+        let advice = "`portcullis clients list` shows them; `portcullis clients add NAME` adds one";
+        let name = printable(name);
+        return Err(BadUsage(format!("no client is named `{name}`; {advice}")).into());
+    }
+    let transport = Transport::from(args.transport);
+    let folders = ClientFolders::from_env(Platform::current(), &environment)?;
+    let endpoint = Endpoint::without_token(ops.home.path(), &ops.url, name);
+    let apps: Vec<ClientApp> = args.app.map_or_else(|| ClientApp::ALL.to_vec(), |app| vec![app]);
+    if as_json {
+        let listed = apps.iter().map(|app| {
+            json!({
+                "app": app.as_str(),
+                "file": app.path(&folders),
+                "snippet": app.snippet(transport, &endpoint),
+                "command": app.add_command(transport, &endpoint),
+                "note": app.note(transport),
+            })
+        });
+        print::json(&json!({ "client": name, "applications": listed.collect::<Vec<_>>() }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for app in apps {
+        text.push_str(&format!("# {}: {}\n", app.title(), app.path(&folders).display()));
+        if let Some(note) = app.note(transport) {
+            text.push_str(&format!("# {note}\n"));
+        }
+        text.push_str(&app.snippet(transport, &endpoint));
+        if let Some(command) = app.add_command(transport, &endpoint) {
+            text.push_str(&format!("# or with its own command:\n{command}\n"));
+        }
+        text.push('\n');
+    }
+    text.push_str(&format!(
+        "To change the file for you: portcullis clients add NAME --install {}\n",
+        args.app.map_or("APP", ClientApp::as_str)
+    ));
+    print::out(text);
+    Ok(ExitCode::SUCCESS)
+}
+
     let clients = ops.list_clients()?;
     if as_json {
         print::json(&json!(clients.iter().map(ClientListing::of).collect::<Vec<_>>()));

@@ -1,6 +1,6 @@
 //! `portcullis mcp auth` and `logout`: OAuth logins to upstream servers.
 
-use super::{block_on_watched, this_user};
+use super::{block_on_watched, browser, environment, this_user};
 use crate::login::ServerLogin;
 use crate::print;
 use anyhow::Result;
@@ -12,10 +12,7 @@ use portcullis_upstream::{LoginMetadata, LoginPrompt};
 use serde_json::json;
 use std::future::Future;
 use std::pin::Pin;
-use std::process::{Command, ExitCode, Stdio};
-
-/// The system's URL opener.
-const OPENER: &str = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+use std::process::ExitCode;
 
 /// Whether the URL is also opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,15 +90,8 @@ impl LoginPrompt for TerminalConsent {
             false => print::out_showing(format!("{text}\n"), url),
         }
         if self.browser == Browser::Open {
-            // Passed as one argument, without a shell.
-            let opened = Command::new(OPENER)
-                .arg(url)
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn();
-            if let Err(error) = opened {
-                print::note(format!("Could not run `{OPENER}` ({error}); open the URL yourself."));
+            if let Err(reason) = browser::open(url, &environment) {
+                print::note(format!("Not opened: {reason}. Open the URL yourself."));
             }
         }
         Box::pin(async { Ok(()) })

@@ -1,11 +1,12 @@
 //! `portcullis serve`: the hub, over HTTP and a local socket.
 
-use super::{LoadedHome, SERVERS_END_WITHIN, block_on_watched, open};
+use super::{LoadedHome, SERVERS_END_WITHIN, block_on_watched, browser, environment, open};
 use crate::BadUsage;
+use crate::cli::ServeArgs;
 use crate::compose::{self, BoundAddress, compose};
-use crate::config::{Config, LoadedConfig};
+use crate::config::{Config, LoadedConfig, atomic_write};
 use crate::home::Home;
-use crate::install::{ClientApp, Endpoint, Transport};
+use crate::install::{AppPresence, ClientApp, ClientFolders, Platform, shell_word};
 use crate::services::{self, ServingHub};
 use crate::{admin, logging, print};
 use anyhow::{Context, Result, anyhow};
@@ -16,14 +17,14 @@ use portcullis_ops::hub_limits::raise_open_files;
 use portcullis_server::local::{self, HubLock};
 use portcullis_server::{AcceptLoop, http};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
-    let LoadedHome { home, loaded, version } = open(home)?;
+pub(crate) fn run(given_home: Option<&Path>, args: &ServeArgs, json: bool) -> Result<ExitCode> {
+    let LoadedHome { home, loaded, version } = open(given_home)?;
     let log_level = logging::start(loaded.config.logging, print::redaction());
     for warning in &loaded.warnings {
         tracing::warn!(target: "config", "{warning}");
@@ -38,7 +39,8 @@ pub(crate) fn run(home: Option<&Path>, json: bool) -> Result<ExitCode> {
     let opened = LoadedHome { home, loaded, version }.current()?;
     raise_open_files(opened.loaded.config.limits.connections_max);
     let shutdown = ShutdownWatch::default();
-    block_on_watched(&shutdown, serve(opened, log_level, claim, json, &shutdown))?
+    let output = StartupOutput { json, open: args.open, named_home: given_home.is_some() };
+    block_on_watched(&shutdown, serve(opened, log_level, claim, output, &shutdown))?
 }
 
 /// Grace period of connections once the calls are done. Longer than the server's own.
@@ -47,7 +49,7 @@ async fn serve(
     opened: LoadedHome,
     log_level: logging::LogLevelHandle,
     claim: HubLock,
-    json: bool,
+    output: StartupOutput,
     shutdown: &ShutdownWatch,
 ) -> Result<ExitCode> {
     let LoadedHome { home, loaded: LoadedConfig { config, path, .. }, version } = opened;
@@ -89,8 +91,12 @@ async fn serve(
         token,
         admin: people.page,
         admin_link: people.link,
+        output,
     };
-    greeting.print(&config, json);
+    greeting.print(&config);
+    if output.open && config.admin.enabled {
+        greeting.open_page();
+    }
     ending.received().await;
     tracing::info!(target: "hub", "shutting down after in-flight calls; signal again to exit at once");
     let ended = async {
@@ -123,6 +129,16 @@ async fn listen(config: &Config) -> Result<TcpListener> {
     })
 }
 
+/// How the start is shown.
+#[derive(Debug, Clone, Copy)]
+struct StartupOutput {
+    json: bool,
+    /// Open the admin page.
+    open: bool,
+    /// Whether `--home` was given, so that other commands need it too.
+    named_home: bool,
+}
+
 struct StartupBanner<'a> {
     home: &'a Home,
     config_path: Option<&'a Path>,
@@ -132,11 +148,12 @@ struct StartupBanner<'a> {
     admin: String,
     /// One-time link for the first password.
     admin_link: Option<Secret<String>>,
+    output: StartupOutput,
 }
 
 impl StartupBanner<'_> {
-    fn print(&self, config: &Config, json: bool) {
-        if json {
+    fn print(&self, config: &Config) {
+        if self.output.json {
             let greeting = serde_json::json!({
                 "url": self.url,
                 "home": self.home.path(),
@@ -152,16 +169,16 @@ impl StartupBanner<'_> {
         print::out_showing(self.text(config), token);
         if let Some(link) = &self.admin_link {
             let link = link.expose();
-            let text = format!("\nAdmin page: set a password within one hour at:\n\n  {link}\n");
-            print::out_showing(text, link);
+            print::out_showing(format!("\nSet an admin password within one hour: {link}\n"), link);
         }
+        print::out(self.applications());
     }
 
     fn text(&self, config: &Config) -> String {
         let home = self.home.path().display();
         let settings = match self.config_path {
             Some(path) => path.display().to_string(),
-            None => "defaults; to change them, run `portcullis init`".to_owned(),
+            None => format!("defaults; to change them: {} init", self.command()),
         };
         let mut text = format!(
             "Portcullis {} is ready.\n\n  MCP      {}\n  admin    {}\n  data     {home}\n  files    {}\n  config   {settings}\n",
@@ -170,36 +187,73 @@ impl StartupBanner<'_> {
             self.admin,
             config.workspace.data_dir().display(),
         );
-        let Some(token) = &self.token else {
-            text.push_str("\nTo add a client: portcullis clients add NAME [--install cursor]\n");
-            return text;
-        };
-        text.push_str(&format!(
-            "  token    {}   (client `{FIRST_CLIENT}`; not shown again)\n",
-            token.expose()
-        ));
-        let endpoint = Endpoint::of_this_program(self.home.path(), &self.url, FIRST_CLIENT, token);
-        text.push_str("\nTry it:\n\n");
-        text.push_str(&format!(
-            "  curl -s {} -H 'Authorization: Bearer {}' \\\n    -H 'Content-Type: application/json' -d '{}'\n",
-            self.url,
-            token.expose(),
-            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
-        ));
-        for (transport, heading) in [
-            (Transport::Stdio, "On stdio, as the same client"),
-            (Transport::Http, "Over HTTP, with the token"),
-        ] {
-            text.push_str(&format!("\n== {heading} ==\n"));
-            for app in ClientApp::ALL {
-                let name = app.title();
-                text.push_str(&match app.note(transport) {
-                    Some(note) => format!("\n# {name}: {note}\n"),
-                    None => format!("\n# {name}\n{}", app.snippet(transport, &endpoint)),
-                });
-            }
+        if let Some(token) = &self.token {
+            let token = token.expose();
+            text.push_str(&format!("  token    {token}   (client `{FIRST_CLIENT}`; not shown again)\n"));
         }
-        text.push_str("\nTo configure an application: portcullis clients add NAME --install cursor\n");
         text
     }
+
+    /// Returns one line per application on this machine that does not know the hub yet, with the command that changes that.
+    fn applications(&self) -> String {
+        let folders = ClientFolders::from_env(Platform::current(), &environment).ok();
+        let presence = |app: ClientApp| folders.as_ref().map_or(AppPresence::Absent, |of| app.presence(of));
+        let command = self.command();
+        let found: Vec<Vec<String>> = ClientApp::ALL
+            .into_iter()
+            .filter(|app| presence(*app) == AppPresence::Found)
+            .map(|app| {
+                let name = app.as_str();
+                vec![format!("  {}", app.title()), format!("{command} clients add {name} --install {name}")]
+            })
+            .collect();
+        let others = format!("other clients: {command} clients add NAME; {command} clients snippet NAME");
+        match found.is_empty() {
+            true => format!(
+                "\nTo add a client: {command} clients add NAME; what to paste: {command} clients snippet NAME\n"
+            ),
+            false => {
+                format!("\nTo connect an application on this machine:\n{}  {others}\n", print::table(&found))
+            }
+        }
+    }
+
+    /// Returns the beginning of a command for this home.
+    fn command(&self) -> String {
+        match self.output.named_home {
+            true => format!("portcullis --home {}", shell_word(&self.home.path().to_string_lossy())),
+            false => "portcullis".to_owned(),
+        }
+    }
+
+    /// Opens the admin page. That it is not opened is no error.
+    fn open_page(&self) {
+        let opened = match &self.admin_link {
+            None => browser::open(&self.admin, &environment),
+            // Arguments of a process are readable by other users; a private file is not.
+            Some(link) => {
+                redirect_file(self.home, link).and_then(|path| browser::open(&file_url(&path), &environment))
+            }
+        };
+        if let Err(reason) = opened {
+            print::note(format!("The admin page was not opened: {reason}. Open it yourself."));
+        }
+    }
+}
+
+fn file_url(path: &Path) -> String {
+    let path = path.to_string_lossy().replace('%', "%25").replace(' ', "%20").replace('#', "%23");
+    format!("file://{}", path.replace('?', "%3f"))
+}
+
+/// Writes a private page that leads to the one-time link, which is useless once it was used.
+fn redirect_file(home: &Home, link: &Secret<String>) -> Result<PathBuf, String> {
+    let path = home.path().join("open-admin.html");
+    let page = format!(
+        "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><script>location.replace({})</script>\n",
+        serde_json::Value::from(link.expose().as_str()),
+    );
+    atomic_write::replace(&path, &page, 0o600)
+        .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
+    Ok(path)
 }

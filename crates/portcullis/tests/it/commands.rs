@@ -1,7 +1,7 @@
 //! The command line, as a person or a script uses it.
 
 use crate::support::{BINARY, home, text};
-use portcullis_testkit::process::{HubProcess, TestHome, run};
+use portcullis_testkit::process::{ChildProcess, HubProcess, TestHome, run};
 use portcullis_testkit::raw_http::RawHttpRequest;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -252,5 +252,58 @@ async fn init_loses_nothing_that_a_person_wrote() {
     assert!(forced.stdout.contains(&format!("The previous file is {}.", backup.display())), "{forced:?}");
     assert_eq!(std::fs::read_to_string(backup).unwrap(), completed);
     assert_eq!(std::fs::read_to_string(path).unwrap(), printed.stdout);
+}
+
+#[tokio::test]
+async fn the_first_start_says_what_is_needed_and_no_more() {
+    let home = TestHome::bare(BINARY);
+    for trace in [".cursor", ".claude", ".config/Claude", ".config/Code/User", ".config/opencode"] {
+        std::fs::create_dir_all(home.user().join(trace)).unwrap();
+    }
+    let mut hub = ChildProcess::start(home.command(&["serve"]));
+    let greeting = hub.stdout_until("other clients: ").await;
+    assert!(greeting.lines().count() < 20, "{greeting}");
+    for part in
+        ["  MCP      http://127.0.0.1:", "  token    pcl_", "Set an admin password within one hour: http://"]
+    {
+        assert!(greeting.contains(part), "{part}: {greeting}");
+    }
+    let command = format!("portcullis --home {} clients add cursor --install cursor", home.path().display());
+    assert!(greeting.contains(&command), "{greeting}");
+    hub.stop().await;
+    // What knows the hub is not listed again.
+    let installed = home.run(&["clients", "add", "cursor", "--install", "cursor"]).await;
+    assert_eq!(installed.code, 0, "{installed:?}");
+    let mut hub = ChildProcess::start(home.command(&["serve"]));
+    let greeting = hub.stdout_until("other clients: ").await;
+    assert!(
+        greeting.contains("--install claude-code") && !greeting.contains("--install cursor"),
+        "{greeting}"
+    );
+    assert!(!greeting.contains("token "), "{greeting}");
+    hub.stop().await;
+}
+
+#[tokio::test]
+async fn a_snippet_names_its_file() {
+    let home = home();
+    home.add_client("laptop", &[]).await;
+    let said = home.run(&["clients", "snippet", "laptop"]).await.stdout;
+    for part in [
+        format!("# Cursor: {}\n", home.user().join(".cursor/mcp.json").display()),
+        format!("claude mcp add --scope user portcullis -- {BINARY} --home "),
+        "\"--client\",\n".to_owned(),
+    ] {
+        assert!(said.contains(&part), "{part}: {said}");
+    }
+    let one =
+        home.run(&["clients", "snippet", "laptop", "--for", "vscode", "--transport", "http", "--json"]).await;
+    let one = one.json();
+    let app = &one["applications"][0];
+    assert_eq!((one["applications"].as_array().unwrap().len(), &app["app"]), (1, &json!("vscode")), "{one}");
+    assert!(app["snippet"].as_str().unwrap().contains("Bearer YOUR_TOKEN"), "{one}");
+    let unknown = home.run(&["clients", "snippet", "nobody"]).await;
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (2, ""));
+    assert!(unknown.stderr.contains("no client is named `nobody`; "), "{}", unknown.stderr);
 }
 
