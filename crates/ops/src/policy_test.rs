@@ -19,11 +19,9 @@ use portcullis_core::{
     Scope, ToolDef,
 };
 use portcullis_guard::{Explanation, Policy, PolicyRule, RuleCondition, check_arguments};
+use portcullis_text::nearest_names;
 use std::sync::Arc;
 use std::time::SystemTime;
-
-/// Suggestions for an unknown name.
-const NEAREST_MAX: usize = 3;
 
 /// The client in question.
 pub enum TestedClient {
@@ -96,7 +94,9 @@ impl Operations {
         let mut tools = tool_families::native_tools(config)?;
         tools.extend(self.pinned_tools(config)?);
         let tool = tools.iter().find(|tool| tool.name == question.tool).cloned();
-        let nearest = if tool.is_some() { Vec::new() } else { nearest(&question.tool, &tools) };
+        let names = tools.iter().filter(|_| tool.is_none()).map(|tool| tool.name.as_str());
+        let nearest: Vec<String> =
+            nearest_names(&question.tool, names).into_iter().map(str::to_owned).collect();
         let (tool, assumed_of) = match (tool, self.assumed(config, &question.tool)?) {
             (Some(tool), _) => (Some(tool), None),
             // Without a prefix, a typo in another tool's name is likelier.
@@ -207,14 +207,6 @@ pub fn scope_names(scope: &Scope) -> String {
         Some(deny) => format!("{allowed}, except {}", deny.globs().join(" ")),
         None => allowed,
     }
-}
-
-fn nearest(name: &str, tools: &[Arc<ToolDef>]) -> Vec<String> {
-    let mut near: Vec<(usize, &String)> =
-        tools.iter().map(|tool| (strsim::damerau_levenshtein(name, &tool.name), &tool.name)).collect();
-    near.sort_unstable();
-    let close = near.into_iter().filter(|(distance, known)| *distance <= 2.max(known.len() / 3));
-    close.take(NEAREST_MAX).map(|(_, known)| known.clone()).collect()
 }
 
 impl PolicyTestReport<'_> {

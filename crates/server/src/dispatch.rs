@@ -141,6 +141,9 @@ impl CallJob {
             return None;
         }
         log_failure(&target, &error);
+        if let (ErrorKind::Unknown, Target::Tool(name)) = (error.kind, &target) {
+            error = with_near_names(&hub, &client, name, error);
+        }
         if let (ErrorKind::NeedsInput, Some(input), Some(round), Some(digest)) =
             (error.kind, &error.input, &round, digest)
         {
@@ -173,6 +176,18 @@ impl Hub {
 
 fn is_error(output: &Output) -> bool {
     matches!(output, Output::Tool(tool) if tool.is_error)
+}
+
+/// Adds the names that were probably meant, of the tools that are listed for the caller: for a hidden name the answer is the
+/// same as for one that nothing has.
+fn with_near_names(hub: &Hub, client: &Arc<Client>, name: &str, error: ToolError) -> ToolError {
+    let Ok(tools) = hub.gate.tools(&caller(client)) else { return error };
+    let near = portcullis_text::nearest_names(name, tools.iter().map(|tool| tool.name.as_str()));
+    if near.is_empty() {
+        return error;
+    }
+    let near: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+    error.hint(format!("did you mean {}?", near.join(" or ")))
 }
 
 /// Returns the error style of the tool's family, if the caller may see the tool.

@@ -7,8 +7,10 @@
 
 mod bm25;
 mod folding;
+mod nearest;
 mod tokenizer;
 
 pub use bm25::Bm25;
 pub use folding::Folding;
+pub use nearest::nearest_names;
 pub use tokenizer::{Hangul, Hyphens, TextToken, Tokenizer, UnspacedTerms};

@@ -266,7 +266,10 @@ fn foreign(revision: Revision, target: &Target, error: &ForeignError) -> RpcErro
 fn unknown(revision: Revision, target: &Target, error: &ToolError) -> RpcError {
     match target {
         Target::Resource(uri) => era::resource_not_found(revision, uri),
-        _ => RpcError::new(rpc::INVALID_PARAMS, error.message.clone()),
+        _ => {
+            let hints = error.hints.iter().map(|hint| format!("; {hint}")).collect::<String>();
+            RpcError::new(rpc::INVALID_PARAMS, format!("{}{hints}", error.message))
+        }
     }
 }
 

@@ -117,7 +117,7 @@ async fn an_explanation_reads_well() {
     ");
     insta::assert_snapshot!(told(&["nobody", "workspace_wrote"]).await, @"
     client    `nobody`: no such client; list them with `portcullis clients list`
-    tool      `workspace_wrote`: no such tool; did you mean workspace_write or workspace_list or workspace_read?
+    tool      `workspace_wrote`: no such tool; did you mean workspace_write?
     call      origin client, on Mon 2026-11-16 01:00:00 +01:00 (Europe/Vienna)
     decision  deny, by identity
     next      its requests are refused with 401
