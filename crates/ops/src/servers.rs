@@ -150,6 +150,29 @@ impl Operations {
         })
     }
 
+    /// Returns why the server that a tool belongs to by its name offers none of its tools, if so, and what to do about it.
+    pub fn absence_of(&self, tool: &str) -> Result<Option<String>, Problem> {
+        let config = self.config();
+        let is_owner = |server: &&McpServerSettings| {
+            !server.prefix.is_empty() && tool.starts_with(server.prefix.as_str())
+        };
+        let owner = config.mcp.iter().filter(is_owner).max_by_key(|server| server.prefix.len());
+        let Some(server) = owner else { return Ok(None) };
+        let (name, factory) = (&server.name, self.server_factory()?);
+        let is_trusted = server.always_trusted || factory.pins.of(name).is_some();
+        Ok(if factory.is_wanted(server) && is_trusted {
+            None
+        } else if is_trusted || (!factory.is_unreviewed(server) && !factory.is_wanted(server)) {
+            Some(format!(
+                "server `{name}` is disabled, so its tools are not available; to enable it: portcullis mcp enable {name}"
+            ))
+        } else {
+            Some(format!(
+                "server `{name}` is not trusted yet, so its tools are hidden; to review them: portcullis mcp trust {name}"
+            ))
+        })
+    }
+
     /// Returns the stores about servers: those of the running hub, or the command's own.
     pub fn server_factory(&self) -> Result<&ServerFactory, Problem> {
         match &self.live {

@@ -88,7 +88,7 @@ Examples:
     Init(InitArgs),
     /// Check the installation and suggest a fix for each problem
     Doctor,
-    /// List the tools, or call one
+    /// List the tools, show one, or call one
     Tools(ToolsArgs),
     /// Manage upstream MCP servers and trust their tools
     #[command(after_help = "\
@@ -173,7 +173,13 @@ pub enum ToolsCommand {
 #[derive(Debug, Args)]
 pub struct ClientsArgs {
     #[command(subcommand)]
+        /// Folder for images and other binary results
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        save: PathBuf,
     pub command: Option<ClientsCommand>,
+    /// Show a tool: its arguments, effect, an example, and the rule that decides calls of the local client
+    #[command(after_help = "Example: portcullis tools show workspace_read")]
+    Show { name: String },
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,4 +1,8 @@
-//! `portcullis tools`: list the tools, or call one through all checks.
+//! `portcullis tools`: list the tools, show one, or call one through all checks.
+
+mod saved_content;
+mod schema_table;
+mod show;
 
 use super::hub_client::with_hub;
 use super::{LoadedHome, block_on, open, open_operations_for_reading};
@@ -7,9 +11,10 @@ use crate::config::Config;
 use crate::home::Home;
 use crate::known_tools::KnownTools;
 use crate::{BadUsage, logging, print};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use portcullis_core::Effect;
 use portcullis_server::local::HubClient;
+use saved_content::BinaryContent;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
@@ -23,14 +28,33 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
     let level = crate::config::Level::Warn;
     let settings = crate::config::LoggingSettings { level, ..loaded.config.logging };
     logging::start(settings, print::redaction());
-    let command = args.command.unwrap_or(ToolsCommand::List);
-    block_on(async {
-        with_hub(&home, async |link| match command {
-            ToolsCommand::List => list(link, &home, &loaded.config, as_json).await,
-            ToolsCommand::Call { name, arguments } => call(link, &name, &arguments, as_json).await,
-        })
-        .await
-    })?
+    match args.command.unwrap_or(ToolsCommand::List) {
+        ToolsCommand::List => block_on(async {
+            with_hub(&home, async |link| list(link, &home, &loaded.config, as_json).await).await
+        })?,
+        ToolsCommand::Show { name } => {
+            show::run(&open_operations_for_reading(home, loaded.config)?, &name, as_json)
+        }
+        ToolsCommand::Call { name, arguments, save } => {
+            let called = block_on(async {
+                with_hub(&home, async |link| call(link, &name, &arguments, &save, as_json).await).await
+            })?;
+            called.map_err(|error| with_absence(error, home, loaded.config, &name))
+        }
+    }
+}
+
+/// Adds to the failure of a call that the tool's server is disabled or not trusted, if it is.
+fn with_absence(error: anyhow::Error, home: Home, config: Config, name: &str) -> anyhow::Error {
+    if !error.to_string().starts_with("Unknown tool") {
+        return error;
+    }
+    let absence = open_operations_for_reading(home, config).and_then(|ops| Ok(ops.absence_of(name)?));
+    match absence {
+        Ok(Some(why)) => anyhow!("{error}; {why}"),
+        // The first error counts.
+        Ok(None) | Err(_) => error,
+    }
 }
 
 async fn list(link: &mut HubClient, home: &Home, config: &Config, as_json: bool) -> Result<ExitCode> {
@@ -86,6 +110,7 @@ pub(super) async fn call(
     link: &mut HubClient,
     name: &str,
     arguments: &str,
+    save: &Path,
     as_json: bool,
 ) -> Result<ExitCode> {
     let arguments = read_arguments(arguments)?;
@@ -95,10 +120,11 @@ pub(super) async fn call(
         print::json(&result);
     } else {
         for content in result["content"].as_array().into_iter().flatten() {
-            match content["text"].as_str() {
-                Some(text) if failed => print::note(text),
-                Some(text) => print::line(text),
-                None => print::line(content.to_string()),
+            match (content["text"].as_str(), BinaryContent::of(content)) {
+                (Some(text), _) if failed => print::note(text),
+                (Some(text), _) => print::line(text),
+                (None, Some(binary)) => print::line(binary.save(save, name)?),
+                (None, None) => print::line(content.to_string()),
             }
         }
     }

@@ -158,6 +158,68 @@ async fn tools_are_listed_and_called() {
 }
 
 #[tokio::test]
+async fn a_tool_is_shown_with_what_decides_it() {
+    let home = home();
+    let shown = home.run(&["tools", "show", "workspace_read"]).await;
+    assert_eq!(shown.code, 0, "{shown:?}");
+    for part in [
+        "workspace_read\n",
+        "\neffect    read, local",
+        "\ndecision  allow, by default:read: the call runs\n",
+        "\nARGUMENT",
+        "\n  portcullis tools call workspace_read '{",
+    ] {
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+    }
+    let listed = home.run(&["tools", "show", "workspace_read", "--json"]).await.json();
+    assert_eq!((&listed["effect"], &listed["rule"]), (&json!("read"), &json!("default:read")));
+    assert!(listed["input_schema"]["properties"]["path"].is_object(), "{listed}");
+    // A typo is met with the names that the caller may see.
+    let unknown = home.run(&["tools", "show", "workspace_raed"]).await;
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (2, ""));
+    assert_eq!(unknown.stderr, "error: no such tool: `workspace_raed`; did you mean `workspace_read`?\n");
+    let unknown = home.run(&["tools", "call", "workspace_raed"]).await;
+    assert_eq!(unknown.stderr, "error: Unknown tool: workspace_raed; did you mean `workspace_read`?\n");
+    home.configure("[stdio]\ndeny = [\"workspace_read\"]\n");
+    for name in ["workspace_raed", "workspace_read"] {
+        let unknown = home.run(&["tools", "call", name]).await;
+        assert_eq!(unknown.stderr, format!("error: Unknown tool: {name}\n"), "a hidden tool is not proposed");
+    }
+}
+
+#[tokio::test]
+async fn colours_and_times_are_for_people() {
+    let home = home();
+    let coloured = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.env("CLICOLOR_FORCE", "1");
+        command
+    };
+    let listed = run(coloured(&["tools"]), "").await.stdout;
+    assert!(listed.starts_with("\u{1b}[1mTOOL") && listed.matches('\u{1b}').count() == 2, "{listed:?}");
+    let failed = run(coloured(&["tools", "call", "no_such"]), "").await.stderr;
+    assert_eq!(failed, "\u{1b}[1;31merror:\u{1b}[0m Unknown tool: no_such\n");
+    for args in [&["tools", "--json"][..], &["clients", "--json"]] {
+        assert!(!run(coloured(args), "").await.stdout.contains('\u{1b}'), "{args:?}");
+    }
+    assert!(!home.run(&["tools"]).await.stdout.contains('\u{1b}'), "a pipe is no terminal");
+    home.configure("[logging]\nlevel = \"debug\"\n");
+    for (journal, has_time) in [(None, true), (Some("8:1"), false)] {
+        let mut command = home.command(&["serve", "--json"]);
+        command.envs(journal.map(|stream| ("JOURNAL_STREAM", stream)));
+        let mut hub = HubProcess::start(command).await;
+        RawHttpRequest::post("/mcp", r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#)
+            .token(&hub.token)
+            .send(hub.address)
+            .await;
+        hub.process.stop().await;
+        let log = hub.process.stderr();
+        let line = log.lines().find(|line| line.contains(" INFO hub: ")).unwrap_or_else(|| panic!("{log}"));
+        assert_eq!(line.starts_with("20") && line.get(23..24) == Some("Z"), has_time, "{line}");
+    }
+}
+
+#[tokio::test]
 async fn init_writes_a_file_that_works() {
     let home = TestHome::bare(BINARY);
     let first = home.run(&["init", "--json"]).await;

@@ -237,6 +237,14 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     assert_eq!(said, json!({ "server": "shop", "reload": false, "enabled": false, "hub_running": true }));
     let listed = done(&home, &["mcp", "list"]).await;
     assert!(listed.contains("shop    no"), "{listed}");
+    // Its tools are not just unknown.
+    for args in [&["tools", "call", "shop_pay"][..], &["tools", "show", "shop_paid"]] {
+        let said = home.run(args).await.stderr;
+        let why = "server `shop` is disabled, so its tools are not available; to enable it: portcullis mcp enable shop";
+        assert!(said.contains(why), "{args:?}: {said}");
+    }
+    let all = home.run(&["mcp", "reload", "--json"]).await.json();
+    assert_eq!(all, json!([{ "server": "shop", "reload": false, "enabled": false, "hub_running": true }]));
     done(&home, &["mcp", "enable", "shop"]).await;
     until_status(&home, "connected").await;
     // A new connection is a new process, which reads its own name anew.
