@@ -8,7 +8,7 @@ mod store;
 
 pub use admin::{AdminArgs, AdminCommand};
 pub use mcp::{McpAddArgs, McpArgs, McpCommand, McpImportArgs, McpTrustArgs};
-pub use policy::{PolicyArgs, PolicyCommand, PolicyTestArgs};
+pub use policy::{PolicyAddArgs, PolicyArgs, PolicyCommand, PolicyTestArgs};
 pub use scripts::{ScriptApproveArgs, ScriptRunArgs, ScriptsArgs, ScriptsCommand};
 pub use store::{StoreArgs, StoreCommand};
 
@@ -100,7 +100,7 @@ Examples:
     Mcp(McpArgs),
     /// Manage clients and their scopes
     Clients(ClientsArgs),
-    /// Show the policy rules, or explain a decision
+    /// Show and edit the policy rules, or explain a decision
     Policy(PolicyArgs),
     /// Manage secrets: values that calls may use but no one can read back
     Secrets(SecretsArgs),

@@ -2,13 +2,18 @@
 
 mod test;
 
-use super::{LoadedHome, open, open_operations_for_reading};
-use crate::cli::{PolicyArgs, PolicyCommand};
+use super::{LoadedHome, USER, open, open_operations_for_reading, this_user};
+use crate::cli::{PolicyAddArgs, PolicyArgs, PolicyCommand};
+use crate::config::Config;
+use crate::database;
+use crate::home::Home;
 use crate::mcp::ServerFactory;
 use crate::print;
 use anyhow::Result;
 use portcullis_core::{EffectSet, Origin};
 use portcullis_guard::PolicyRule;
+use portcullis_ops::Operations;
+use portcullis_ops::desk::{AddRule, MoveRule, RemoveRule, RuleText};
 use portcullis_ops::listing::PolicyListing;
 use portcullis_ops::policy::{
     PolicyRules, ServerPolicy, effect_names, policy_defaults, policy_rules, server_policy,
@@ -29,7 +34,79 @@ pub(crate) fn run(home: Option<&Path>, args: PolicyArgs, as_json: bool) -> Resul
         PolicyCommand::Test(args) => {
             test::run(&open_operations_for_reading(home, loaded.config)?, args, as_json)
         }
+        PolicyCommand::Add(args) => add(&operations(home, loaded.config)?, *args, as_json),
+        PolicyCommand::Remove { rule } => remove(&operations(home, loaded.config)?, rule, as_json),
+        PolicyCommand::Move { rule, to } => move_rule(&operations(home, loaded.config)?, rule, to, as_json),
     }
+}
+
+fn operations(home: Home, config: Config) -> Result<Operations> {
+    let database = database::open(&home, &config)?;
+    Ok(Operations::in_command(home, config, database, USER))
+}
+
+fn add(ops: &Operations, args: PolicyAddArgs, as_json: bool) -> Result<ExitCode> {
+    let seen = policy_rules(&ops.home)?;
+    let at = args.before.unwrap_or(seen.policy.rules.len());
+    let names = |names: &[&'static str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let rule = RuleText {
+        decision: args.decision,
+        tools: args.tools,
+        clients: args.clients,
+        origins: names(&args.origins.iter().map(|origin| origin.as_str()).collect::<Vec<_>>()),
+        effects: names(&args.effects.iter().map(|effect| effect.as_str()).collect::<Vec<_>>()),
+        reach: args.reach,
+        hours: args.hours,
+        days: args.days,
+        until: args.until,
+    };
+    let new = AddRule { rule, before: args.before, version: seen.version };
+    let rules = ops.add_rule(new, &this_user())?;
+    tell(&rules, "Added", at, at, as_json)
+}
+
+fn remove(ops: &Operations, at: usize, as_json: bool) -> Result<ExitCode> {
+    let seen = policy_rules(&ops.home)?;
+    let removed = seen.policy.rules.get(at).map(|_| shown_rule(&seen, at));
+    let rules = ops.remove_rule(&RemoveRule { at, version: seen.version.clone() }, &this_user())?;
+    if as_json {
+        print::json(&json!(PolicyListing::of(&rules)));
+    } else {
+        // Shown, so that it can be added again.
+        print::out(format!("Removed this rule:\n\n{}", removed.unwrap_or_default()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn move_rule(ops: &Operations, from: usize, to: usize, as_json: bool) -> Result<ExitCode> {
+    let seen = policy_rules(&ops.home)?;
+    let rules = ops.move_rule(&MoveRule { from, to, version: seen.version }, &this_user())?;
+    tell(&rules, "Moved", to, from.min(to), as_json)
+}
+
+/// Tells of a rule that is at its place now. A running hub follows by itself.
+fn tell(
+    rules: &PolicyRules,
+    verb: &str,
+    at: usize,
+    first_renumbered: usize,
+    as_json: bool,
+) -> Result<ExitCode> {
+    if as_json {
+        print::json(&json!(PolicyListing::of(rules)));
+        return Ok(ExitCode::SUCCESS);
+    }
+    print::out(format!("{verb} this rule; a running hub follows at once:\n\n{}", shown_rule(rules, at)));
+    if rules.policy.rules.len() > first_renumbered + 1 {
+        print::line("\nOther rules may have new numbers: portcullis policy list");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown_rule(rules: &PolicyRules, at: usize) -> String {
+    let mut all = rows(rules);
+    let heading = all.remove(0);
+    print::table(&std::iter::once(heading).chain(all.into_iter().skip(at).take(1)).collect::<Vec<_>>())
 }
 
 fn list(rules: &PolicyRules, factory: Option<&ServerFactory>, as_json: bool) -> Result<ExitCode> {
@@ -38,7 +115,7 @@ fn list(rules: &PolicyRules, factory: Option<&ServerFactory>, as_json: bool) -> 
         return Ok(ExitCode::SUCCESS);
     }
     if rules.policy.rules.is_empty() {
-        print::line("No rules yet. Add `[[policy]]` to the configuration.");
+        print::line("No rules yet. Add one: portcullis policy add ask --tool 'git_*'");
     } else {
         print::out(print::table(&rows(rules)));
         if rules.policy.rules.iter().any(|rule| !rule.when.is_always()) {

@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use portcullis_core::{Clock, SystemClock};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::process::{TestHome, UNHURRIED, run};
+use portcullis_testkit::wait::until;
 use serde_json::{Value, json};
 
 const RULES: &str = r#"
@@ -150,6 +151,61 @@ async fn an_explanation_reads_well() {
     assert_eq!(listed["defaults"].as_array().unwrap().len(), 4);
     home.configure(UNHURRIED);
     assert!(home.run(&["policy"]).await.stdout.starts_with("No rules yet."));
+}
+
+#[tokio::test]
+async fn rules_are_edited_recorded_and_followed() {
+    let home = home();
+    let decided = async |tool: &str| home.run(&["policy", "test", "local", tool]).await.code;
+    let rules = async || {
+        let listed = home.run(&["policy", "--json"]).await.json();
+        let rules = listed["rules"].as_array().unwrap().iter();
+        rules.map(|rule| format!("{} {}", rule["decision"], rule["tools"])).collect::<Vec<_>>()
+    };
+    let added = home.run(&["policy", "add", "deny", "--tool", "memory_*", "--effect", "write,create"]).await;
+    assert_eq!(added.code, 0, "{added:?}");
+    assert!(added.stdout.starts_with("Added this rule; "), "{}", added.stdout);
+    assert_eq!((decided("memory_write").await, decided("memory_read").await), (4, 0));
+    let first = ["policy", "add", "ask", "--tool", "memory_write", "--before", "policy[0]", "--json"];
+    assert_eq!(home.run(&first).await.json()["rules"][0]["decision"], "ask");
+    assert_eq!(decided("memory_write").await, 3);
+    assert_eq!(home.run(&["policy", "move", "0", "1"]).await.code, 0);
+    assert_eq!(rules().await, [r#""deny" ["memory_*"]"#, r#""ask" ["memory_write"]"#]);
+    assert_eq!(decided("memory_write").await, 4);
+    let removed = home.run(&["policy", "remove", "0"]).await;
+    assert!(
+        removed.stdout.starts_with("Removed this rule:\n") && removed.stdout.contains("memory_*"),
+        "{removed:?}"
+    );
+    assert_eq!(rules().await, [r#""ask" ["memory_write"]"#]);
+    // What is wrong changes nothing.
+    let file = home.path().join("portcullis.toml");
+    let before = std::fs::read_to_string(&file).unwrap();
+    for (args, code, said) in [
+        (&["policy", "add", "perhaps"][..], 2, "allow, ask, deny"),
+        (&["policy", "add", "ask", "--hours", "9"], 2, "`policy[0].hours` is \"9\""),
+        (&["policy", "add", "ask", "--before", "7"], 1, "no such rule: there are 1, numbered from 0"),
+        (&["policy", "remove", "1"], 1, "no such rule"),
+        (&["policy", "remove", "first"], 2, "expected the number of a rule"),
+        (&["policy", "move", "0", "1"], 1, "no such rule"),
+    ] {
+        let ran = home.run(args).await;
+        assert_eq!((ran.code, ran.stdout.as_str()), (code, ""), "{args:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{args:?}: {}", ran.stderr);
+    }
+    assert_eq!(std::fs::read_to_string(file).unwrap(), before);
+    // The hub takes the records of commands into its log.
+    let hub = home.serve().await;
+    let recorded = until("the changes are in the audit log", async || {
+        let found = home.run(&["audit", "search", "--json"]).await.stdout;
+        ["policy.add", "policy.move", "policy.remove"]
+            .iter()
+            .all(|name| found.contains(name))
+            .then_some(found)
+    })
+    .await;
+    assert!(recorded.contains("memory_*"), "{recorded}");
+    drop(hub);
 }
 
 /// What is explained is what happens: the same question to the command and to the hub.

@@ -429,7 +429,7 @@ async fn a_name_can_be_given_and_effects_said() {
     }
     assert!(done(&home, &["tools", "list"]).await.contains("shop_pay         destroy"));
     insta::assert_snapshot!(done(&home, &["policy", "list"]).await, @"
-    No rules yet. Add `[[policy]]` to the configuration.
+    No rules yet. Add one: portcullis policy add ask --tool 'git_*'
 
     DEFAULT              DECISION  APPLIES TO
     default:read         allow     read local, read outside
