@@ -2,6 +2,7 @@
 
 mod admin;
 pub mod cli;
+mod colour;
 mod commands;
 pub mod compose;
 mod memory;
@@ -90,7 +91,7 @@ pub fn run(cli: Cli) -> ExitCode {
                 }
                 print::note_json(&said);
             } else {
-                print::note(format!("error: {}", with_causes(&error)));
+                print::error(&with_causes(&error));
                 if let Some((code, wait)) = retry {
                     print::note(format!("code {code}, retry after {wait} ms"));
                 }

@@ -1,7 +1,8 @@
 //! Output to stdout; notes and prompts go to stderr. Nothing else writes to either. All output is redacted
 //! (`portcullis_ops::output_redaction`), except configured values, which `secret_detection` has masked already.
 
-use crate::commands::unless_interrupted;
+use crate::colour::{self, TextStyle};
+use crate::commands::{environment, unless_interrupted};
 use anyhow::Result;
 use portcullis_ops::output_redaction::{OutputRedaction, configured_text, panic_message};
 use serde_json::Value;
@@ -72,6 +73,30 @@ pub(crate) fn out_showing(text: impl AsRef<str>, token: &str) {
 /// Prints a JSON object with values that are shown once, such as a new token, by key.
 pub(crate) fn json_showing(value: &Value, shown: &[(&str, Option<&str>)]) {
     let _ = write(&format!("{}\n", redaction().value_showing(value, shown)));
+}
+
+/// Prints a table with its heading.
+pub(crate) fn table_out(rows: &[Vec<String>]) {
+    let text = redaction().text(&table(rows));
+    let (heading, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let _ = write(&format!("{}\n{rest}", TextStyle::Bold.paint(heading, colours_stdout())));
+}
+
+/// Prints a line whose first word is painted.
+pub(crate) fn line_with(style: TextStyle, first: &str, text: impl AsRef<str>) {
+    let text = redaction().text(text.as_ref());
+    let _ = write(&format!("{}\n", style.paint_start(&text, first, colours_stdout())));
+}
+
+/// Prints an error to stderr.
+pub(crate) fn error(text: &str) {
+    let text = redaction().text(&format!("error: {text}"));
+    let colours = colour::is_wanted(&environment, std::io::stderr().is_terminal());
+    say(&format!("{}\n", TextStyle::Red.paint_start(&text, "error:", colours)));
+}
+
+fn colours_stdout() -> bool {
+    colour::is_wanted(&environment, std::io::stdout().is_terminal())
 }
 
 /// Prints one of many lines. Breaks when the output is closed.

@@ -67,7 +67,7 @@ fn list(admins: &Administrators, as_json: bool) -> Result<()> {
     for admin in &all {
         rows.push(vec![admin.name.clone(), admin.created.to_string(), admin.changed.to_string()]);
     }
-    print::out(print::table(&rows));
+    print::table_out(&rows);
     if all.is_empty() {
         print::note("No administrators yet. Print a link to set a password: portcullis admin link");
     }
@@ -87,7 +87,7 @@ fn sessions(admins: &Administrators, as_json: bool) -> Result<()> {
         let SessionInfo { id, admin, from, browser, .. } = session.clone();
         rows.push(vec![id, admin, created, seen, from, browser]);
     }
-    print::out(print::table(&rows));
+    print::table_out(&rows);
     if all.is_empty() {
         print::note("No sessions.");
     }

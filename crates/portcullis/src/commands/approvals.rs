@@ -64,7 +64,7 @@ impl ApprovalsCommandContext {
                 preview,
             ]);
         }
-        print::out(print::table(&rows));
+        print::table_out(&rows);
         if list.is_empty() {
             print::note("No pending approvals.");
         }

@@ -21,6 +21,7 @@ pub(crate) fn run(home: Option<&Path>, args: ClientsArgs, as_json: bool) -> Resu
         ClientsCommand::Add(args) => add(&ops, args, as_json),
         ClientsCommand::List => list(&ops, as_json),
         ClientsCommand::Revoke { name } => revoke(&ops, &name, as_json),
+        ClientsCommand::Snippet(args) => snippet(&ops, &args, as_json),
     }
 }
 
@@ -96,7 +97,6 @@ fn install_all(
     Ok(())
 }
 
-fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
 fn snippet(ops: &Operations, args: &SnippetArgs, as_json: bool) -> Result<ExitCode> {
     let name = args.name.as_str();
     if !ops.list_clients()?.iter().any(|info| info.name == name) {
@@ -141,6 +141,7 @@ fn snippet(ops: &Operations, args: &SnippetArgs, as_json: bool) -> Result<ExitCo
     Ok(ExitCode::SUCCESS)
 }
 
+fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
     let clients = ops.list_clients()?;
     if as_json {
         print::json(&json!(clients.iter().map(ClientListing::of).collect::<Vec<_>>()));
@@ -166,7 +167,7 @@ fn snippet(ops: &Operations, args: &SnippetArgs, as_json: bool) -> Result<ExitCo
             expires,
         ]);
     }
-    print::out(print::table(&rows));
+    print::table_out(&rows);
     if clients.is_empty() {
         print::note("No clients yet. Add one: portcullis clients add NAME");
     }

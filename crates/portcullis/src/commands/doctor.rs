@@ -2,6 +2,7 @@
 
 use super::hub_client::with_hub;
 use super::{block_on, environment};
+use crate::colour::TextStyle;
 use crate::home::Home;
 use crate::print;
 use anyhow::Result;
@@ -20,7 +21,14 @@ pub(crate) fn run(home: Option<&Path>, as_json: bool) -> Result<ExitCode> {
     if as_json {
         print::json(&json!(checks.iter().map(HealthCheck::listing).collect::<Vec<_>>()));
     } else {
-        checks.iter().for_each(|check| print::line(line(check)));
+        checks.iter().for_each(|check| {
+            let (style, word) = match check.state {
+                CheckState::Good(_) => (TextStyle::Green, "ok"),
+                CheckState::Warning(_) => (TextStyle::Yellow, "warning"),
+                CheckState::Bad { .. } => (TextStyle::Red, "PROBLEM"),
+            };
+            print::line_with(style, word, line(check));
+        });
     }
     Ok(ExitCode::from(u8::from(bad)))
 }

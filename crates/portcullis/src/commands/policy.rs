@@ -117,7 +117,7 @@ fn list(rules: &PolicyRules, factory: Option<&ServerFactory>, as_json: bool) -> 
     if rules.policy.rules.is_empty() {
         print::line("No rules yet. Add one: portcullis policy add ask --tool 'git_*'");
     } else {
-        print::out(print::table(&rows(rules)));
+        print::table_out(&rows(rules));
         if rules.policy.rules.iter().any(|rule| !rule.when.is_always()) {
             print::line(format!("\nHours and days are in {}.", rules.zone_name()));
         }
@@ -135,7 +135,8 @@ fn list(rules: &PolicyRules, factory: Option<&ServerFactory>, as_json: bool) -> 
             if decision == "ask-changes" { "server".to_owned() } else { format!("server:{decision}") };
         rows.push(vec![default, decision.to_owned(), about]);
     }
-    print::out(format!("\n{}", print::table(&rows)));
+    print::line("");
+    print::table_out(&rows);
     print::line(
         "\nDefaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead, or the policy chosen in the server's review: with ask-changes, reads are allowed and other calls ask.",
     );

@@ -126,7 +126,7 @@ fn list(ops: &Operations, as_json: bool) -> Result<ExitCode> {
         }
         rows.push(vec![info.name.clone(), print::age(SecretListing::of(info).age_secs), places]);
     }
-    print::out(print::table(&rows));
+    print::table_out(&rows);
     if secrets.is_empty() {
         print::note("No secrets yet. Add one: portcullis secrets set NAME");
     }

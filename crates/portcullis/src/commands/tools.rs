@@ -80,7 +80,7 @@ async fn list(link: &mut HubClient, home: &Home, config: &Config, as_json: bool)
         let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
         rows.push(vec![text("name"), effect(tool).to_owned(), text("title")]);
     }
-    print::out(print::table(&rows));
+    print::table_out(&rows);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -18,7 +18,7 @@ impl McpCommandContext {
             print::json(&json!({ "hub_running": running, "written": written, "servers": servers }));
             return Ok(ExitCode::SUCCESS);
         }
-        print::out(print::table(&rows(&servers)));
+        print::table_out(&rows(&servers));
         for server in &servers {
             print::out(details(server, name.is_some()));
         }
