@@ -121,9 +121,22 @@ Examples:
     Completions { shell: clap_complete::Shell },
     /// Print the JSON schema of the configuration file, for editors
     ConfigSchema,
+    /// Names that can follow the given words, for completion scripts
+    #[command(name = "__complete", hide = true)]
+    Complete {
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
     /// Watchdog: ends the hub's child processes if the hub is killed
     #[command(name = "__guardian", hide = true)]
     Guardian { mark: String },
+}
+
+#[derive(Debug, Default, Args)]
+pub struct ServeArgs {
+    /// Open the admin page in this machine's browser: $BROWSER, or the system's
+    #[arg(long)]
+    pub open: bool,
 }
 
 #[derive(Debug, Default, Args)]
@@ -132,19 +145,15 @@ pub struct StdioArgs {
     #[arg(long, value_name = "NAME")]
     pub client: Option<String>,
 }
-#[derive(Debug, Default, Args)]
-pub struct ServeArgs {
-    /// Open the admin page in this machine's browser: $BROWSER, or the system's
-    #[arg(long)]
-    pub open: bool,
-}
-
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
     /// Replace an existing file and keep a backup beside it
     #[arg(long)]
     pub force: bool,
+    /// Print the file and write nothing
+    #[arg(long, conflicts_with = "force")]
+    pub print: bool,
 }
 
 #[derive(Debug, Args)]
@@ -158,28 +167,25 @@ pub enum ToolsCommand {
     /// List the tools visible to the local client
     List,
     /// Call a tool as the local client, through all checks
-    /// Print the file and write nothing
-    #[arg(long, conflicts_with = "force")]
-    pub print: bool,
     #[command(after_help = "Example: portcullis tools call workspace_read '{\"path\": \"notes/todo.md\"}'")]
     Call {
         name: String,
         /// Arguments as a JSON object; `-` reads them from stdin
         #[arg(default_value = "{}")]
         arguments: String,
+        /// Folder for images and other binary results
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        save: PathBuf,
     },
+    /// Show a tool: its arguments, effect, an example, and the rule that decides calls of the local client
+    #[command(after_help = "Example: portcullis tools show workspace_read")]
+    Show { name: String },
 }
 
 #[derive(Debug, Args)]
 pub struct ClientsArgs {
     #[command(subcommand)]
-        /// Folder for images and other binary results
-        #[arg(long, value_name = "DIR", default_value = ".")]
-        save: PathBuf,
     pub command: Option<ClientsCommand>,
-    /// Show a tool: its arguments, effect, an example, and the rule that decides calls of the local client
-    #[command(after_help = "Example: portcullis tools show workspace_read")]
-    Show { name: String },
 }
 
 #[derive(Debug, Subcommand)]
@@ -196,18 +202,6 @@ Examples:
     List,
     /// Revoke a client, effective with its next request
     Revoke { name: String },
-}
-
-#[derive(Debug, Args)]
-pub struct ApprovalsArgs {
-    #[command(subcommand)]
-    pub command: Option<ApprovalsCommand>,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum ApprovalsCommand {
-    /// List pending approvals
-    List {
     /// Print what to paste into an application's configuration, and into which file
     ///
     /// A token is stored as a hash only, so over HTTP the snippet has a placeholder for it.
@@ -228,6 +222,18 @@ pub struct SnippetArgs {
     /// Transport for the application
     #[arg(long, value_enum, default_value_t = TransportArg::Stdio)]
     pub transport: TransportArg,
+}
+
+#[derive(Debug, Args)]
+pub struct ApprovalsArgs {
+    #[command(subcommand)]
+    pub command: Option<ApprovalsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ApprovalsCommand {
+    /// List pending approvals
+    List {
         /// Include decided, used and expired approvals
         #[arg(long)]
         all: bool,

@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 pub(crate) mod audit;
 mod browser;
 pub(crate) mod clients;
+pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod hub_client;
 pub(crate) mod init;
@@ -20,7 +21,6 @@ pub(crate) mod store;
 pub(crate) mod tools;
 
 use crate::Interrupted;
-use crate::cli::Cli;
 use crate::config::{Config, LoadedConfig};
 use crate::database;
 use crate::home::Home;
@@ -28,7 +28,6 @@ pub(crate) use crate::home::environment;
 use crate::passphrase;
 use crate::print;
 use anyhow::{Context, Result, bail};
-use clap::CommandFactory;
 use portcullis_core::{Secret, run_blocking};
 use portcullis_ops::reload::{self, ConfigFileVersion};
 use portcullis_ops::{Actor, CommandUser, Operations, ShutdownWatch, origin_of};
@@ -182,13 +181,6 @@ pub(crate) fn unless_interrupted<T: Send + 'static>(wait: impl FnOnce() -> T + S
 /// Returns the one-time link to set a password. Browsers do not send the fragment.
 pub(crate) fn welcome_link(address: SocketAddr, link: &Secret<String>) -> String {
     format!("{}/admin/welcome#{}", origin_of(address), link.expose())
-}
-
-pub(crate) fn completions(shell: clap_complete::Shell) -> ExitCode {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "portcullis", &mut script);
-    print::out(String::from_utf8_lossy(&script));
-    ExitCode::SUCCESS
 }
 
 #[cfg(test)]

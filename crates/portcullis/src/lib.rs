@@ -164,7 +164,8 @@ fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Res
         Command::Admin(args) => commands::admin::run(home, args, json),
         Command::Audit(args) => commands::audit::run(home, args, json),
         Command::Store(args) => commands::store::run(home, args, json),
-        Command::Completions { shell } => Ok(commands::completions(shell)),
+        Command::Completions { shell } => Ok(commands::completions::script(shell)),
+        Command::Complete { words } => commands::completions::names(home, &words),
         Command::ConfigSchema => {
             print::json(&config::schema());
             Ok(ExitCode::SUCCESS)

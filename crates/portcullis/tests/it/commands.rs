@@ -238,65 +238,6 @@ async fn init_writes_a_file_that_works() {
 }
 
 #[tokio::test]
-async fn the_greeting_is_enough_to_begin() {
-    let home = TestHome::bare(BINARY);
-    let mut hub = home.serve().await;
-    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
-    assert_eq!(RawHttpRequest::post("/mcp", list).token(&hub.token).send(hub.address).await.status(), 200);
-    hub.process.stop().await;
-    // The second start makes no other client and shows no token.
-    let again = HubProcess::start(home.command(&["serve", "--json"])).await;
-    assert_eq!(again.token, "");
-}
-
-/// Where the data lives: as said, by the variable, or in the platform's folder.
-#[tokio::test]
-async fn the_home_is_found_in_this_order() {
-    let home = TestHome::bare(BINARY);
-    let write = ["tools", "call", "workspace_write", r#"{"path":"a.md","content":"x"}"#];
-    let file = "workspace/ai-data/a.md";
-    let (said, variable) = (home.user().join("said"), home.user().join("variable"));
-    let platform = home.user().join(".local/share/portcullis");
-    let run_with = async |home_arg: Option<&Path>, value: Option<&Path>| {
-        let mut command = tokio::process::Command::new(BINARY);
-        command.args(home_arg.into_iter().flat_map(|path| ["--home".as_ref(), path.as_os_str()])).args(write);
-        command.env_clear().env("HOME", home.user()).envs(value.map(|path| ("PORTCULLIS_HOME", path)));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        assert_eq!(run(command, "").await.code, 0);
-    };
-    run_with(Some(&said), Some(&variable)).await;
-    assert!(said.join(file).exists() && !variable.exists(), "`--home` comes first");
-    run_with(None, Some(&variable)).await;
-    assert!(variable.join(file).exists() && !platform.exists(), "then PORTCULLIS_HOME");
-    // A variable that is empty is none.
-    run_with(None, Some(Path::new(""))).await;
-    assert!(platform.join(file).exists(), "then the platform's folder");
-}
-
-#[tokio::test]
-async fn the_program_tests_itself() {
-    let home = home();
-    let ran = home.run(&["--selftest"]).await;
-    assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stdout.ends_with("selftest: 18 passed, 0 failed\n"), "{}", ran.stdout);
-    let ran = home.run(&["--selftest", "--json"]).await;
-    assert_eq!((ran.code, &ran.json()["failed"]), (0, &json!(0)));
-}
-
-#[tokio::test]
-async fn completions_and_the_schema_are_printed() {
-    let home = home();
-    for (shell, marker) in
-        [("bash", "_portcullis"), ("zsh", "#compdef portcullis"), ("fish", "complete -c portcullis")]
-    {
-        let ran = home.run(&["completions", shell]).await;
-        assert_eq!(ran.code, 0);
-        assert!(ran.stdout.contains(marker), "{shell}");
-    }
-    let schema = home.run(&["config-schema"]).await.json();
-    assert!(schema["properties"]["rate_limit"].is_object());
-}
-#[tokio::test]
 async fn init_loses_nothing_that_a_person_wrote() {
     let home = TestHome::bare(BINARY);
     let printed = home.run(&["init", "--print"]).await;
@@ -314,6 +255,18 @@ async fn init_loses_nothing_that_a_person_wrote() {
     assert!(forced.stdout.contains(&format!("The previous file is {}.", backup.display())), "{forced:?}");
     assert_eq!(std::fs::read_to_string(backup).unwrap(), completed);
     assert_eq!(std::fs::read_to_string(path).unwrap(), printed.stdout);
+}
+
+#[tokio::test]
+async fn the_greeting_is_enough_to_begin() {
+    let home = TestHome::bare(BINARY);
+    let mut hub = home.serve().await;
+    let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+    assert_eq!(RawHttpRequest::post("/mcp", list).token(&hub.token).send(hub.address).await.status(), 200);
+    hub.process.stop().await;
+    // The second start makes no other client and shows no token.
+    let again = HubProcess::start(home.command(&["serve", "--json"])).await;
+    assert_eq!(again.token, "");
 }
 
 #[tokio::test]
@@ -369,3 +322,57 @@ async fn a_snippet_names_its_file() {
     assert!(unknown.stderr.contains("no client is named `nobody`; "), "{}", unknown.stderr);
 }
 
+/// Where the data lives: as said, by the variable, or in the platform's folder.
+#[tokio::test]
+async fn the_home_is_found_in_this_order() {
+    let home = TestHome::bare(BINARY);
+    let write = ["tools", "call", "workspace_write", r#"{"path":"a.md","content":"x"}"#];
+    let file = "workspace/ai-data/a.md";
+    let (said, variable) = (home.user().join("said"), home.user().join("variable"));
+    let platform = home.user().join(".local/share/portcullis");
+    let run_with = async |home_arg: Option<&Path>, value: Option<&Path>| {
+        let mut command = tokio::process::Command::new(BINARY);
+        command.args(home_arg.into_iter().flat_map(|path| ["--home".as_ref(), path.as_os_str()])).args(write);
+        command.env_clear().env("HOME", home.user()).envs(value.map(|path| ("PORTCULLIS_HOME", path)));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        assert_eq!(run(command, "").await.code, 0);
+    };
+    run_with(Some(&said), Some(&variable)).await;
+    assert!(said.join(file).exists() && !variable.exists(), "`--home` comes first");
+    run_with(None, Some(&variable)).await;
+    assert!(variable.join(file).exists() && !platform.exists(), "then PORTCULLIS_HOME");
+    // A variable that is empty is none.
+    run_with(None, Some(Path::new(""))).await;
+    assert!(platform.join(file).exists(), "then the platform's folder");
+}
+
+#[tokio::test]
+async fn the_program_tests_itself() {
+    let home = home();
+    let ran = home.run(&["--selftest"]).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.ends_with("selftest: 18 passed, 0 failed\n"), "{}", ran.stdout);
+    let ran = home.run(&["--selftest", "--json"]).await;
+    assert_eq!((ran.code, &ran.json()["failed"]), (0, &json!(0)));
+}
+
+#[tokio::test]
+async fn completions_and_the_schema_are_printed() {
+    let home = home();
+    for (shell, marker) in
+        [("bash", "_portcullis"), ("zsh", "#compdef portcullis"), ("fish", "complete -c portcullis")]
+    {
+        let ran = home.run(&["completions", shell]).await;
+        assert_eq!(ran.code, 0);
+        assert!(ran.stdout.contains(marker), "{shell}");
+    }
+    home.configure("[mcp.git]\ncommand = \"git\"\n");
+    home.add_client("laptop", &[]).await;
+    let names = async |words: &[&str]| home.run(&[&["__complete", "--"], words].concat()).await.stdout;
+    assert_eq!(names(&["mcp", "trust"]).await, "git\n");
+    assert_eq!(names(&["clients", "revoke"]).await, "laptop\nlocal\n");
+    assert!(names(&["tools", "call"]).await.contains("workspace_read\n"));
+    assert_eq!(names(&["mcp"]).await, "");
+    let schema = home.run(&["config-schema"]).await.json();
+    assert!(schema["properties"]["rate_limit"].is_object());
+}
