@@ -19,7 +19,8 @@ mod written;
 
 pub use edit::{
     AddRuleError, AllowRule, ConfigEditLock, EditError, InitMode, InitOutcome, NewRule, NewServer, RuleEdit,
-    add_rule, add_servers, check_server, edit_rules, importable_name, init, preview_servers, remove_server, version,
+    add_rule, add_servers, check_server, edit_rules, importable_name, init, preview_servers, remove_server,
+    version,
 };
 pub use errors::{ConfigError, ConfigErrors};
 pub use example::{example, example_with};

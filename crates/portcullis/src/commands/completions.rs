@@ -4,7 +4,7 @@
 //! can stand at a place is decided here, once for all shells. The dynamic engine of `clap_complete` would decide it too; it
 //! is unstable, and writes to stdout past the redaction.
 
-use super::{LoadedHome, open, open_to_look};
+use super::{LoadedHome, open, open_operations_for_reading};
 use crate::cli::Cli;
 use crate::home::{Home, environment};
 use crate::print;
@@ -93,12 +93,12 @@ fn known(home: &Path, kind: NameKind) -> Result<BTreeSet<String>> {
         NameKind::Server => config.mcp.into_iter().map(|server| server.name).collect(),
         NameKind::Client => {
             let local = config.stdio.client.clone();
-            let clients = open_to_look(home, config)?.list_clients()?;
+            let clients = open_operations_for_reading(home, config)?.list_clients()?;
             clients.into_iter().map(|client| client.name).chain([local]).collect()
         }
         NameKind::Tool => {
             let native = native_tools(&config)?;
-            let pinned = open_to_look(home, config.clone())?.pinned_tools(&config)?;
+            let pinned = open_operations_for_reading(home, config.clone())?.pinned_tools(&config)?;
             native.iter().chain(&pinned).map(|tool| tool.name.clone()).collect()
         }
     })
