@@ -8,7 +8,7 @@ use crate::error::ToolError;
 use crate::gate::{Permit, ResourceVisibility};
 use crate::json::printable;
 use crate::label::{Label, Labels};
-use crate::output::{Completion, Content, Output, PromptOutput, ResourceContents, ToolOutput};
+use crate::output::{Completion, Output, PromptOutput, ResourceContents, ToolOutput, pretty};
 use crate::registry::{Catalog, PromptDef, Provider, ResourceClaim, ResourceDef, TemplateDef};
 use crate::schema::write_whole_numbers;
 use crate::tool::{DefaultDecision, ErrorStyle, TaskSupport, ToolDef, ToolSpec};
@@ -28,9 +28,17 @@ pub trait IntoToolOutput {
     fn into_output(self) -> ToolOutput;
 }
 
-/// Plain text: the contents of a file, a page, a note.
+/// Plain text: the contents of a page or another thing that is hardly ever empty.
 #[derive(Debug, Clone)]
 pub struct Text(pub String);
+
+/// The contents of a file, which may well be empty.
+#[derive(Debug, Clone)]
+pub struct FileContents {
+    pub text: String,
+    /// What is said of an empty one, in a sentence.
+    pub if_empty: String,
+}
 
 /// Structured data, also pretty-printed as text.
 #[derive(Debug, Clone)]
@@ -53,6 +61,19 @@ impl IntoToolOutput for Text {
     }
 }
 
+impl IntoToolOutput for FileContents {
+    fn schema() -> Option<Value> {
+        None
+    }
+
+    fn into_output(self) -> ToolOutput {
+        match self.text.is_empty() {
+            true => ToolOutput::empty(self.if_empty),
+            false => ToolOutput::text(self.text),
+        }
+    }
+}
+
 impl IntoToolOutput for ToolOutput {
     fn schema() -> Option<Value> {
         None
@@ -70,8 +91,7 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for Json<T> {
 
     fn into_output(self) -> ToolOutput {
         let value = to_value(&self.0);
-        let text = serde_json::to_string_pretty(&value).unwrap_or_default();
-        ToolOutput { content: vec![Content::text(text)], structured: Some(value), is_error: false }
+        ToolOutput::with_data(pretty(&value), value)
     }
 }
 
@@ -81,8 +101,7 @@ impl<T: Serialize + JsonSchema> IntoToolOutput for SummaryWithData<T> {
     }
 
     fn into_output(self) -> ToolOutput {
-        let structured = Some(to_value(&self.facts));
-        ToolOutput { content: vec![Content::text(self.sentence)], structured, is_error: false }
+        ToolOutput::with_data(self.sentence, to_value(&self.facts))
     }
 }
 
@@ -253,7 +272,7 @@ impl Family {
                 // A script may run for minutes, and its code is large: no second copy is kept.
                 drop(arguments);
                 let reply = run(state, args, ctx).await?;
-                Ok(Output::Tool(reply.into_output()))
+                Ok(Output::Tool(reply.into_output().with_one_text()))
             })
         });
         self.handlers.insert(spec.name, handler);

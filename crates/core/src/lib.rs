@@ -52,8 +52,8 @@ pub use effect::{Effect, EffectSet, Reach, ToolAnnotations};
 pub use error::{ClientCapability, ErrorKind, ErrorOrigin, ForeignError, InputRequired, ToolError};
 pub use event::Event;
 pub use family::{
-    CompletionArgument, Family, IntoToolOutput, Json, PromptSource, ResourceSource, SummaryWithData, Text,
-    schema_of,
+    CompletionArgument, Family, FileContents, IntoToolOutput, Json, PromptSource, ResourceSource,
+    SummaryWithData, Text, schema_of,
 };
 pub use gate::{
     Gate, Layer, Next, Permit, PolicySubject, ResourceVisibility, VisibilityFilter, WatchRefusal,

@@ -3,6 +3,9 @@
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// The text of a result that is empty, if its tool does not say it better.
+const NOTHING: &str = "The result is empty.";
+
 /// The result of a call.
 #[derive(Debug, Clone)]
 pub enum Output {
@@ -21,6 +24,8 @@ pub struct ToolOutput {
     pub structured: Option<Value>,
     /// The tool itself reports a failure, with its own content.
     pub is_error: bool,
+    /// Whether the result is an empty text, and the content only says so: a script gets the empty text.
+    pub is_empty: bool,
 }
 
 /// One content item, with the sender's annotations.
@@ -108,8 +113,50 @@ impl From<ContentBody> for Content {
 
 impl ToolOutput {
     pub fn text(text: impl Into<String>) -> ToolOutput {
-        ToolOutput { content: vec![Content::text(text)], structured: None, is_error: false }
+        ToolOutput { content: vec![Content::text(text)], ..ToolOutput::default() }
     }
+
+    /// A result with data that its text repeats or sums up.
+    pub fn with_data(text: impl Into<String>, data: Value) -> ToolOutput {
+        ToolOutput { structured: Some(data), ..ToolOutput::text(text) }
+    }
+
+    /// An empty text, which `said` tells a client about: a result without text looks like a fault to a model.
+    pub fn empty(said: impl Into<String>) -> ToolOutput {
+        ToolOutput { is_empty: true, ..ToolOutput::text(said) }
+    }
+
+    /// Returns the result as every native tool gives it: exactly one text, which is not empty. Content of other kinds follows.
+    pub(crate) fn with_one_text(mut self) -> ToolOutput {
+        if let [Content { body: ContentBody::Text(text), .. }] = self.content.as_slice()
+            && !text.is_empty()
+        {
+            return self;
+        }
+        let (mut texts, mut rest) = (Vec::new(), Vec::new());
+        for content in self.content {
+            match content.body {
+                ContentBody::Text(text) if text.is_empty() => {}
+                ContentBody::Text(text) => texts.push(text),
+                body => rest.push(Content { body, annotations: content.annotations }),
+            }
+        }
+        if texts.is_empty() && rest.is_empty() {
+            // Without data, the empty text is the result.
+            (texts, self.is_empty) = match &self.structured {
+                Some(data) => (vec![pretty(data)], self.is_empty),
+                None => (vec![NOTHING.to_owned()], true),
+            };
+        }
+        let text = (!texts.is_empty()).then(|| Content::text(texts.join("\n\n")));
+        self.content = text.into_iter().chain(rest).collect();
+        self
+    }
+}
+
+/// Returns a value as text that people and models read: two spaces, one member per line.
+pub(crate) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 impl Output {
@@ -229,5 +276,31 @@ pub fn value_size(value: &Value) -> usize {
         Value::Array(items) => items.iter().map(|item| value_size(item) + 1).sum(),
         Value::Object(object) => object.iter().map(|(key, value)| key.len() + value_size(value) + 4).sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_native_result_has_exactly_one_text() {
+        let image = || {
+            Content::from(ContentBody::Image { base64: "AA==".to_owned(), mime_type: "image/png".to_owned() })
+        };
+        let made = |content: Vec<Content>, structured: Option<Value>| {
+            let output = ToolOutput { content, structured, ..ToolOutput::default() }.with_one_text();
+            (output.content, output.is_empty)
+        };
+        let said = |text: &str| vec![Content::text(text)];
+        assert_eq!(made(said("one"), None), (said("one"), false));
+        assert_eq!(made(vec![Content::text("one"), Content::text("two")], None), (said("one\n\ntwo"), false));
+        assert_eq!(made(vec![Content::text(""), Content::text("two")], None), (said("two"), false));
+        assert_eq!(made(said(""), None), (said(NOTHING), true));
+        assert_eq!(made(Vec::new(), None), (said(NOTHING), true));
+        assert_eq!(made(said(""), Some(json!({ "a": 1 }))), (said("{\n  \"a\": 1\n}"), false));
+        assert_eq!(made(vec![image()], None), (vec![image()], false));
+        assert_eq!(made(vec![image(), Content::text("a")], None), (vec![Content::text("a"), image()], false));
     }
 }

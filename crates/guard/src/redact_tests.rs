@@ -101,8 +101,11 @@ fn every_part_of_an_output_is_scrubbed() {
     let mut content = Content::text("hunter2-hunter2");
     content.annotations = Some(json!({ "note": "hunter2-hunter2" }));
     let structured = json!({ "hunter2-hunter2": ["hunter2-hunter2", 1234567890, 5, { "b": 1, "a": 2 }] });
-    let mut output =
-        Output::Tool(ToolOutput { content: vec![content], structured: Some(structured), is_error: false });
+    let mut output = Output::Tool(ToolOutput {
+        content: vec![content],
+        structured: Some(structured),
+        ..ToolOutput::default()
+    });
     redactor.scrub_output(&mut output);
     let Output::Tool(tool) = output else { panic!() };
     assert_eq!(

@@ -168,6 +168,8 @@ async fn a_day_at_the_gate() {
 
     > stub_erase {"limit":0,"txt":"hunter2-hunter2"}
     invalid_args: invalid arguments: `limit` is 0, expected 1 to 100; `txt` is not an argument; did you mean `text`?
+    hint: use `text` instead of `txt`
+    hint: call it as `stub_erase(text?: string, limit?: integer)`; those with `?` may be left out
     audit: ask by default:destroy, invalid_args
 
     > stub_refuse {"text":"x"}

@@ -8,7 +8,7 @@ use portcullis_core::{
     InputResponses, Json, KeyedInputRequest, Layer, LogLevel, LogMessage, Origin, Outcome, Output, OwnerId,
     Owners, Pattern, Peer, Progress, PromptDef, PromptMessage, PromptOutput, PromptSource, Reach, Registry,
     ResourceBody, ResourceContents, ResourceDef, ResourceSource, Role, Scope, SessionDigest, Target, Text,
-    ToolError, ToolSpec,
+    ToolDef, ToolError, ToolSpec,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,11 @@ struct TextArgs {
 #[derive(Serialize, JsonSchema)]
 struct Echo {
     text: String,
+}
+
+/// A tool with this input schema, for checks of its arguments.
+pub(crate) fn tool_taking(schema: Value) -> ToolDef {
+    ToolDef::new(spec("stub_taking", Effect::Read, Reach::Local), schema, None)
 }
 
 const fn spec(name: &'static str, effect: Effect, reach: Reach) -> ToolSpec {

@@ -7,6 +7,7 @@
 //! (`core::schema`). If the fast path cannot decide, it runs on a blocking thread, a few at once for each server.
 
 mod explain;
+mod signature;
 
 use crate::extra_params;
 use parking_lot::Mutex;
@@ -39,12 +40,18 @@ pub(crate) struct ValidationLayer {
 
 impl Layer for ValidationLayer {
     fn call<'a>(&'a self, call: Box<Call>, next: Next<'a>) -> BoxFuture<'a, Outcome> {
+        // Also for what the tool itself finds wrong with its arguments.
+        let tool = call.tool().cloned();
+        let advised = move |error: ToolError| match &tool {
+            Some(tool) => signature::advise(tool, error),
+            None => error,
+        };
         match check(&call) {
-            Ok(Checked::Fits) => next.run(call),
+            Ok(Checked::Fits) => Box::pin(async move { next.run(call).await.map_err(advised) }),
             Ok(Checked::NeedsValidator(tool, server)) => {
                 let (permits, arguments) = (self.permits_of(&server), call.arguments.clone());
                 // Off the async workers. The deadline of the call applies while it waits (`contain`).
-                Box::pin(async move {
+                let validated = async move {
                     let permit = permits.acquire_owned().await;
                     let permit = permit.map_err(|closed| ToolError::internal(closed.to_string()))?;
                     blocking(move || {
@@ -53,9 +60,10 @@ impl Layer for ValidationLayer {
                     })
                     .await?;
                     next.run(call).await
-                })
+                };
+                Box::pin(async move { validated.await.map_err(advised) })
             }
-            Err(error) => Box::pin(async move { Err(error) }),
+            Err(error) => Box::pin(async move { Err(advised(error)) }),
         }
     }
 }
@@ -146,7 +154,9 @@ fn compare(tool: &ToolDef, arguments: &Value) -> Result<(), ToolError> {
             .caused_by(reason.to_owned())
     })?;
     check.check(arguments).map_err(|unchecked| match unchecked {
-        ArgumentRejection::Misfits(misfits) => invalid(&misfits),
+        ArgumentRejection::Misfits(misfits) => {
+            signature::with_nearest_names(tool, arguments, invalid(&misfits))
+        }
         ArgumentRejection::TooCostly(why) => {
             Limit::ValidationSteps.hit();
             ToolError::invalid_args(format!(

@@ -11,14 +11,21 @@ async fn arguments_that_do_not_fit_never_reach_the_tool() {
     let (guarded, world) = gate(vec![Box::new(ValidationLayer::default())]);
     for (line, expected) in [
         (r#"stub_read {"text":"x","limit":100}"#, "ok: did x"),
-        (r#"stub_read {"limit":500}"#, "invalid_args: invalid arguments: `limit` is 500, expected 1 to 100"),
+        (
+            r#"stub_read {"limit":500}"#,
+            "invalid_args: invalid arguments: `limit` is 500, expected 1 to 100\n\
+             hint: call it as `stub_read(text?: string, limit?: integer)`; those with `?` may be left out",
+        ),
         (
             r#"stub_read {"txt":"a"}"#,
-            "invalid_args: invalid arguments: `txt` is not an argument; did you mean `text`?",
+            "invalid_args: invalid arguments: `txt` is not an argument; did you mean `text`?\n\
+             hint: use `text` instead of `txt`\n\
+             hint: call it as `stub_read(text?: string, limit?: integer)`; those with `?` may be left out",
         ),
         (
             r#"stub_read {"text":"a","text":"b"}"#,
-            "invalid_args: invalid arguments: key `text` is given twice at line 1 column 18",
+            "invalid_args: invalid arguments: key `text` is given twice at line 1 column 18\n\
+             hint: call it as `stub_read(text?: string, limit?: integer)`; those with `?` may be left out",
         ),
         (
             "prompt stub_greet {\"a\":1,\"a\":2}",

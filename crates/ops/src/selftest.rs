@@ -95,6 +95,23 @@ async fn check_all(
     Ok(checked)
 }
 
+/// Checks that a result has exactly one text, which is not empty and agrees with the structured content.
+fn one_text(result: &Value) -> Option<String> {
+    let text = match result["content"].as_array().map(Vec::as_slice) {
+        Some([item]) if item["type"] == "text" => item["text"].as_str().unwrap_or_default(),
+        _ => return Some("the result is not exactly one text".to_owned()),
+    };
+    if text.is_empty() {
+        return Some("the text of the result is empty".to_owned());
+    }
+    // A text that is data is the same data; a sentence sums it up.
+    let data = result.get("structuredContent")?;
+    match serde_json::from_str::<Value>(text) {
+        Ok(said @ Value::Object(_)) if said != *data => Some("text and structured content differ".to_owned()),
+        Ok(_) | Err(_) => None,
+    }
+}
+
 /// Calls a tool with its example, and with arguments that its schema must refuse.
 async fn call(
     link: &mut HubClient,
@@ -112,6 +129,7 @@ async fn call(
             problems.push(format!("the example failed: {}", result["content"][0]["text"]));
         }
         Ok(result) => {
+            problems.extend(one_text(&result));
             if let Some(schema) = tool.get("outputSchema") {
                 let fits = jsonschema::validator_for(schema)
                     .map(|validator| validator.is_valid(&result["structuredContent"]))
@@ -124,8 +142,36 @@ async fn call(
     }
     let stray = json!({ "name": name, "arguments": { "no_such_argument": true } });
     match link.request("tools/call", stray).await {
-        Ok(result) if result["structuredContent"]["code"] == "invalid_args" => {}
+        Ok(result) if result["structuredContent"]["code"] == "invalid_args" => {
+            problems.extend(one_text(&result));
+            if result["structuredContent"]["suggestions"].as_array().is_none_or(Vec::is_empty) {
+                problems.push("an unknown argument is refused without a suggestion".to_owned());
+            }
+        }
         Ok(_) | Err(_) => problems.push("an unknown argument is accepted".to_owned()),
     }
     Ok(problems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_without_exactly_one_text_is_found() {
+        let text = |text: &str| json!({ "type": "text", "text": text });
+        let check =
+            |content: Value, data: Value| one_text(&json!({ "content": content, "structuredContent": data }));
+        assert_eq!(check(json!([text("a sentence")]), json!({ "a": 1 })), None);
+        assert_eq!(check(json!([text(r#"{"a": 1}"#)]), json!({ "a": 1 })), None);
+        for (content, expected) in [
+            (json!([]), "the result is not exactly one text"),
+            (json!([text("a"), text("b")]), "the result is not exactly one text"),
+            (json!([{ "type": "image" }]), "the result is not exactly one text"),
+            (json!([text("")]), "the text of the result is empty"),
+            (json!([text(r#"{"a": 2}"#)]), "text and structured content differ"),
+        ] {
+            assert_eq!(check(content, json!({ "a": 1 })).as_deref(), Some(expected));
+        }
+    }
 }

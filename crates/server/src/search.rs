@@ -11,8 +11,8 @@ mod tokenize;
 mod topics;
 
 use portcullis_core::{
-    Arguments, BoxFuture, Call, CallLimits, Caller, Catalog, Content, Effect, Gate, GateHandle, Outcome,
-    Output, Permit, Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView, blocking,
+    Arguments, BoxFuture, Call, CallLimits, Caller, Catalog, Effect, Gate, GateHandle, Outcome, Output,
+    Permit, Provider, Reach, Target, ToolDef, ToolError, ToolOutput, ToolSpec, ToolView, blocking,
 };
 use portcullis_wire::render;
 use serde::Deserialize;
@@ -145,8 +145,8 @@ impl ToolSearch {
             }
             text
         };
-        let structured = Some(json!({ "tools": found, "fitting": ranked.len() }));
-        Ok(Output::Tool(ToolOutput { content: vec![Content::text(text)], structured, is_error: false }))
+        let data = json!({ "tools": found, "fitting": ranked.len() });
+        Ok(Output::Tool(ToolOutput::with_data(text, data)))
     }
 }
 

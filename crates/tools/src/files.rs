@@ -1,7 +1,7 @@
 //! Async file access within a root. Every write is [`blocking`], because writes call fsync.
 
 use portcullis_core::root::{RootError, RootedPath};
-use portcullis_core::{Root, ToolError, blocking};
+use portcullis_core::{FileContents, Root, ToolError, blocking};
 
 /// The largest file for one call: as much text as models accept.
 pub(crate) const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -26,6 +26,11 @@ pub(crate) fn text(path: &RootedPath, content: Vec<u8>) -> Result<String, ToolEr
         ))
         .caused_by(error.utf8_error())
     })
+}
+
+/// Returns the text of a file as a result.
+pub(crate) fn contents(path: &RootedPath, text: String) -> FileContents {
+    FileContents { if_empty: format!("{path} is empty."), text }
 }
 
 /// Refuses content over the read limit.

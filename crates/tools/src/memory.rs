@@ -3,8 +3,8 @@
 use crate::files;
 use portcullis_core::root::{RootError, RootedPath};
 use portcullis_core::{
-    CallCtx, CallLimits, Content, Effect, Example, Family, Label, Reach, Root, SummaryWithData, ToolError,
-    ToolOutput, ToolSpec, blocking,
+    CallCtx, CallLimits, Effect, Example, Family, FileContents, Label, Reach, Root, SummaryWithData,
+    ToolError, ToolSpec, blocking,
 };
 use portcullis_family::{AbsentSection, ConfigSection, FamilyModule, SectionChecks, SectionSpec};
 use schemars::JsonSchema;
@@ -132,16 +132,14 @@ pub(crate) fn family(root: Root) -> Family {
     Family::new("memory").tool(READ, &memory, read).labelled(&[Label::Private]).tool(WRITE, &memory, write)
 }
 
-async fn read(memory: Arc<Memory>, args: ReadArgs, _: CallCtx) -> Result<ToolOutput, ToolError> {
+async fn read(memory: Arc<Memory>, args: ReadArgs, _: CallCtx) -> Result<FileContents, ToolError> {
     let path = file_named(&args.file)?;
     match files::read(&memory.root, &path).await {
-        Ok(content) => Ok(ToolOutput::text(files::text(&path, content)?)),
-        Err(RootError::NotFound) => {
-            // The text alone would not distinguish an empty file from a missing one.
-            let mut output = ToolOutput::text("");
-            output.content.push(Content::text(format!("{path} does not exist yet, so it is empty.")));
-            Ok(output)
-        }
+        Ok(content) => Ok(files::contents(&path, files::text(&path, content)?)),
+        Err(RootError::NotFound) => Ok(FileContents {
+            text: String::new(),
+            if_empty: format!("{path} does not exist yet, so it is empty."),
+        }),
         Err(error) => Err(memory_file_error(error, &args.file)),
     }
 }
@@ -248,7 +246,6 @@ mod tests {
             r#"memory_read {}"#,
         ]).await, @r#"
         > memory_read {}
-        ""
         "MEMORY.md does not exist yet, so it is empty."
         > memory_write {"content": "one"}
         "Wrote 3 bytes to MEMORY.md"
@@ -270,7 +267,7 @@ mod tests {
         "Wrote 0 bytes to MEMORY.md"
         facts: {"file":"MEMORY.md","bytes":0,"appended":false}
         > memory_read {}
-        ""
+        "MEMORY.md is empty."
         "#);
     }
 
@@ -290,7 +287,6 @@ mod tests {
         denied: path `../secure/x.md` leads outside the folder of this tool
         hint: paths are relative, like `notes/todo.md`, and `..` is not allowed
         > memory_read {"file": "memory"}
-        ""
         "memory/memory.md does not exist yet, so it is empty."
         > memory_read {"name": "x"}
         invalid_args: invalid arguments: unknown field `name`, expected `file` at line 1 column 7

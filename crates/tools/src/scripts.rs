@@ -23,8 +23,8 @@ pub use store::{
 
 use host::ScriptHost;
 use portcullis_core::{
-    CallCtx, CallLimits, Content, DefaultDecision, Effect, ErrorKind, Example, Family, GateHandle, Json,
-    Reach, SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
+    CallCtx, CallLimits, DefaultDecision, Effect, ErrorKind, Example, Family, GateHandle, IntoToolOutput,
+    Json, Reach, SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
 };
 use portcullis_egress::EgressClient;
 use portcullis_family::{FamilyModule, FamilyParts, Provided, SectionSpec};
@@ -290,9 +290,7 @@ pub fn family(config: ScriptsConfig, gate: GateHandle) -> Family {
         .tool(LIST, &tools, list)
         .tool(RUN, &tools, run)
         .default_decision(DefaultDecision::Reviewed)
-        .output::<Json<ScriptRunResult>>()
-        .tool(EXEC, &tools, exec)
-        .output::<Json<ScriptRunResult>>();
+        .tool(EXEC, &tools, exec);
     // With grants, code can do anything that they allow, without approval.
     let family = if has_grants { family.with_effect(Effect::Destroy, Reach::Outside) } else { family };
     family.tool(RELOAD, &tools, list).tool(PROPOSE, &tools, propose)
@@ -311,7 +309,7 @@ async fn list(tools: Arc<ScriptTools>, _: NoArgs, _: CallCtx) -> Result<Json<Scr
     Ok(Json(ScriptListing { count: scripts.len(), scripts }))
 }
 
-async fn run(tools: Arc<ScriptTools>, args: RunArgs, ctx: CallCtx) -> Result<ToolOutput, ToolError> {
+async fn run(tools: Arc<ScriptTools>, args: RunArgs, ctx: CallCtx) -> Result<ScriptRunResult, ToolError> {
     if ctx.depth() >= DEPTH_MAX {
         return Err(ToolError::denied(format!("scripts call one another more than {DEPTH_MAX} levels deep"))
             .hint("call the last one by itself"));
@@ -339,10 +337,11 @@ async fn run(tools: Arc<ScriptTools>, args: RunArgs, ctx: CallCtx) -> Result<Too
     if let Err(error) = tools.config.scripts.record_run(&name, run).await {
         tracing::warn!(%error, "could not record the run of a script");
     }
-    done.map(run_output).map_err(|failure| failed(&format!("script `{name}`"), ErrorKind::Upstream, failure))
+    done.map(ScriptRunResult::of)
+        .map_err(|failure| failed(&format!("script `{name}`"), ErrorKind::Upstream, failure))
 }
 
-async fn exec(tools: Arc<ScriptTools>, args: ExecArgs, ctx: CallCtx) -> Result<ToolOutput, ToolError> {
+async fn exec(tools: Arc<ScriptTools>, args: ExecArgs, ctx: CallCtx) -> Result<ScriptRunResult, ToolError> {
     check_code(&args.code)?;
     if ctx.depth() >= DEPTH_MAX {
         return Err(ToolError::denied(format!("scripts call one another more than {DEPTH_MAX} levels deep")));
@@ -351,7 +350,7 @@ async fn exec(tools: Arc<ScriptTools>, args: ExecArgs, ctx: CallCtx) -> Result<T
     let timeout = tools.config.exec.timeout_ms.map_or(tools.config.timeout, Duration::from_millis);
     let job = job("code", args.code, None, &[], timeout)?;
     let done = tools.config.pool.run(job, &host, &ctx.cancel).await;
-    done.map(run_output).map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))
+    done.map(ScriptRunResult::of).map_err(|failure| failed("the code", ErrorKind::InvalidArgs, failure))
 }
 
 async fn propose(
@@ -428,15 +427,33 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the value as text, followed by the printed output.
-fn run_output(done: ScriptOutput) -> ToolOutput {
-    let value: Value = serde_json::from_str(done.value.get()).unwrap_or_default();
-    let mut content = vec![Content::text(serde_json::to_string_pretty(&value).unwrap_or_default())];
-    if !done.printed.is_empty() {
-        content.push(Content::text(format!("Printed:\n{}", done.printed)));
+impl IntoToolOutput for ScriptRunResult {
+    fn schema() -> Option<Value> {
+        <Json<ScriptRunResult> as IntoToolOutput>::schema()
     }
-    let ran = ScriptRunResult { value, printed: done.printed, duration_ms: milliseconds(done.took) };
-    ToolOutput { content, structured: serde_json::to_value(&ran).ok(), is_error: false }
+
+    /// The text is the value, followed by what was printed. A value that is a text stands as it is, without quotes.
+    fn into_output(self) -> ToolOutput {
+        let value = match &self.value {
+            Value::String(text) if text.is_empty() => "The value is an empty text.".to_owned(),
+            Value::String(text) => text.clone(),
+            Value::Null if !self.printed.is_empty() => String::new(),
+            value => serde_json::to_string_pretty(value).unwrap_or_default(),
+        };
+        let text = match (value.as_str(), self.printed.as_str()) {
+            (_, "") => value,
+            ("", printed) => format!("Printed:\n{printed}"),
+            (_, printed) => format!("{value}\n\nPrinted:\n{printed}"),
+        };
+        ToolOutput { structured: Json(self).into_output().structured, ..ToolOutput::text(text) }
+    }
+}
+
+impl ScriptRunResult {
+    fn of(done: ScriptOutput) -> ScriptRunResult {
+        let value: Value = serde_json::from_str(done.value.get()).unwrap_or_default();
+        ScriptRunResult { value, printed: done.printed, duration_ms: milliseconds(done.took) }
+    }
 }
 
 fn script_tool_error(error: ScriptError) -> ToolError {
@@ -472,10 +489,14 @@ fn not_runnable(why: RunRefusal) -> ToolError {
                      it can be executed."
                 ),
             );
-            match state {
+            let error = match state {
                 ScriptState::Changed => error.hint("it was approved before and has changed since"),
                 ScriptState::Pending | ScriptState::Approved | ScriptState::Rejected => error,
-            }
+            };
+            error.hint(format!(
+                "tell the user: `portcullis scripts show {name}` shows it, and `portcullis scripts approve {name} --hash HASH` \
+                 approves it; run it again afterwards"
+            ))
         }
         RunRefusal::Rejected { name, reason, .. } => {
             let reason = reason
@@ -507,6 +528,13 @@ fn failed(what: &str, script: ErrorKind, failure: ScriptFailure) -> ToolError {
     match failure {
         ScriptFailure::Script(fault, printed) => {
             let error = ToolError::new(script, format!("{what} failed{}", describe_diagnostic(&fault)));
+            let error = match script {
+                // The caller wrote it.
+                ErrorKind::InvalidArgs => error.hint("correct the code where it failed, and run it again"),
+                _ => {
+                    error.hint("check what it was called with; otherwise tell the user to correct the script")
+                }
+            };
             if printed.is_empty() { error } else { error.hint(format!("it printed before: {printed}")) }
         }
         ScriptFailure::Time(_) => ToolError::new(ErrorKind::Timeout, said)

@@ -30,8 +30,8 @@ use note::Note;
 use note_store::NoteStore;
 use portcullis_core::root::RootError;
 use portcullis_core::{
-    CallCtx, CallLimits, Content, Effect, Example, Family, IntoToolOutput, Json, Label, Reach, Root,
-    SummaryWithData, ToolError, ToolOutput, ToolSpec, blocking,
+    CallCtx, CallLimits, Effect, Example, Family, IntoToolOutput, Json, Label, Reach, Root, SummaryWithData,
+    ToolError, ToolOutput, ToolSpec, blocking,
 };
 use portcullis_family::{BoxError, FamilyModule, FamilyParts, Provided, SectionSpec};
 use schemars::JsonSchema;
@@ -157,7 +157,7 @@ struct ReadFacts {
     notice: Option<String>,
 }
 
-/// A note as a result: its text stands alone, so that it can be written back unchanged.
+/// A note as a result: its text as it is, so that it can be written back, and behind it what should be known about it.
 struct NoteOutput(ReadFacts);
 
 impl IntoToolOutput for NoteOutput {
@@ -166,9 +166,14 @@ impl IntoToolOutput for NoteOutput {
     }
 
     fn into_output(self) -> ToolOutput {
-        let texts = [Some(self.0.content.clone()), self.0.notice.clone()];
-        let content = texts.into_iter().flatten().map(Content::text).collect();
-        ToolOutput { content, ..Json(self.0).into_output() }
+        let mut text = match self.0.content.is_empty() {
+            true => format!("{} is empty.", self.0.path),
+            false => self.0.content.clone(),
+        };
+        if let Some(notice) = &self.0.notice {
+            text.push_str(&format!("\n\n[{notice}]"));
+        }
+        ToolOutput { structured: Json(self.0).into_output().structured, ..ToolOutput::text(text) }
     }
 }
 

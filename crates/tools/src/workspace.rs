@@ -7,8 +7,8 @@ mod resources;
 use crate::files;
 use portcullis_core::root::{FileKind, RootError, RootedPath};
 use portcullis_core::{
-    CallCtx, CallLimits, ChangeNotifier, Effect, Example, Family, Json, Label, Reach, Root, SummaryWithData,
-    Text, ToolError, ToolSpec, blocking,
+    CallCtx, CallLimits, ChangeNotifier, Effect, Example, Family, FileContents, Json, Label, Reach, Root,
+    SummaryWithData, ToolError, ToolSpec, blocking,
 };
 use portcullis_family::FamilyModule;
 use schemars::JsonSchema;
@@ -153,12 +153,12 @@ pub(crate) fn family(root: Root, host: &Path, changes: ChangeNotifier) -> Family
         .resources(resources::WorkspaceFiles::new(root, host, changes))
 }
 
-async fn read(workspace: Arc<Workspace>, args: ReadArgs, _: CallCtx) -> Result<Text, ToolError> {
+async fn read(workspace: Arc<Workspace>, args: ReadArgs, _: CallCtx) -> Result<FileContents, ToolError> {
     let tell = |error: RootError| workspace_path_error(error, "file", &args.path);
     let path = RootedPath::parse(&args.path).map_err(tell)?;
     let content = files::read(&workspace.root, &path).await.map_err(tell)?;
     let text = files::text(&path, content);
-    text.map(Text)
+    text.map(|text| files::contents(&path, text))
         .map_err(|error| error.hint(format!("the resource `{}` gives it in base64", file_uri::of(&path))))
 }
 

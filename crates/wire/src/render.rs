@@ -303,8 +303,8 @@ fn error_result(revision: Revision, target: &Target, style: ErrorStyle, error: &
     if let Some(wait) = error.retry_after {
         structured["retry_after_ms"] = json!(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     }
-    let content = vec![Content::text(error_text(style, name, error))];
-    let result = ToolOutput { content, structured: Some(structured), is_error: true };
+    let text = error_text(style, name, error);
+    let result = ToolOutput { is_error: true, ..ToolOutput::with_data(text, structured) };
     Ok(wrap_result(revision, ResultKind::Plain, tool_output(&result, ENVELOPE_BYTES)))
 }
 

@@ -129,7 +129,7 @@ const SINKS: &[Sink] = &[
 
 fn structured(keeper: &dyn Keeper, value: Value) -> Value {
     let content = vec![Content::text("ok")];
-    let mut output = Output::Tool(ToolOutput { content, structured: Some(value), is_error: false });
+    let mut output = Output::Tool(ToolOutput { content, structured: Some(value), ..ToolOutput::default() });
     keeper.output(&mut output);
     let Output::Tool(tool) = output else { panic!() };
     tool.structured.unwrap()

@@ -177,7 +177,7 @@ fn unknown_field(path: &Location, name: &str, known: &[&str]) -> String {
     }
 }
 
-fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(super) fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     // The comparison is quadratic, and a name that long is no typo.
     let name = printable(name).to_lowercase();
     let comparable = known.iter().take(NAMES_COMPARED_MAX).filter(|known| known.len() <= NAME_BYTES_MAX);

@@ -58,7 +58,8 @@ async fn exactly_what_a_person_approved_runs() {
     let mut client = client(&home, "").await;
     write(&home, "x.star", "# @description: Adds\ndef main(a = 2, b = 2):\n    return a + b\n");
     let told = run_script(&mut client, "x").await;
-    assert_eq!((told["isError"].as_bool(), text(&told)), (Some(true), PENDING));
+    assert!(told["isError"] == true && text(&told).starts_with(PENDING), "{told}");
+    assert!(text(&told).contains("\ntell the user: `portcullis scripts show x.star` shows it"), "{told}");
 
     approve(&home, "x", &[]).await;
     for name in ["x", "x.star"] {
@@ -99,7 +100,7 @@ async fn what_an_agent_proposes_runs_once_a_person_accepts_it() {
     let proposed = client.call("script_propose", json!({ "name": "x", "code": code })).await;
     assert!(text(&proposed).contains("waits for a person"), "{proposed}");
     assert!(!home.path().join("scripts/x.star").exists());
-    assert_eq!(text(&run_script(&mut client, "x").await), PENDING);
+    assert!(text(&run_script(&mut client, "x").await).starts_with(PENDING));
     let list = scripts(&home, &[]).await;
     assert_eq!(
         (&list[0]["exists"], &list[0]["proposal"]["client"]),
@@ -108,7 +109,7 @@ async fn what_an_agent_proposes_runs_once_a_person_accepts_it() {
     );
     approve(&home, "x", &[]).await;
     assert_eq!(std::fs::read_to_string(home.path().join("scripts/x.star")).unwrap(), code);
-    assert_eq!(text(&run_script(&mut client, "x").await), "\"hi\"");
+    assert_eq!(text(&run_script(&mut client, "x").await), "hi");
 
     let broken = client.call("script_propose", json!({ "name": "y", "code": "def main(:\n" })).await;
     assert!(text(&broken).contains("at line 1, column 10"), "{broken}");
@@ -266,7 +267,7 @@ async fn the_configuration_approves_by_hash_and_grants_to_code() {
     let mut client = client(&home, &config).await;
     assert_eq!(text(&run_script(&mut client, "x").await), "1");
     write(&home, "x.star", "result = 2\n");
-    assert_eq!(text(&run_script(&mut client, "x").await), PENDING);
+    assert!(text(&run_script(&mut client, "x").await).starts_with(PENDING));
     home.write("a.txt", "a");
     let ran = client
         .call("script_exec", json!({ "code": "len(tools.call(\"workspace_list\")[\"entries\"])" }))

@@ -46,7 +46,7 @@ async fn repeat(output: Arc<ToolOutput>, _: NoArgs, _: CallCtx) -> ToolResult {
 }
 
 fn result<const N: usize>(content: [Content; N]) -> ToolOutput {
-    ToolOutput { content: content.into(), structured: None, is_error: false }
+    ToolOutput { content: content.into(), ..ToolOutput::default() }
 }
 
 pub(super) fn image() -> Content {

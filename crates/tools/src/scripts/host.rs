@@ -226,7 +226,7 @@ fn text_of(output: &ToolOutput) -> String {
 
 /// Returns the structured content of a result, or its text.
 fn value_of(output: ToolOutput) -> Value {
-    let text = text_of(&output);
+    let text = if output.is_empty { String::new() } else { text_of(&output) };
     output.structured.unwrap_or(Value::String(text))
 }
 

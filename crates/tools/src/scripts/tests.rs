@@ -59,10 +59,19 @@ fn a_script_that_waits_is_told_in_the_words_of_the_contract() {
     let said = "Script 'x.star' is pending approval. An administrator must review and approve this script before it can be executed.";
     let pending = waits(ScriptState::Pending);
     assert_eq!(
-        (pending.message.as_str(), pending.hints.len(), pending.kind),
-        (said, 0, ErrorKind::NeedsApproval)
+        (pending.message.as_str(), pending.hints.as_slice(), pending.kind),
+        (
+            said,
+            [
+                "tell the user: `portcullis scripts show x.star` shows it, and `portcullis scripts approve x.star --hash HASH` approves it; run it again afterwards"
+                    .to_owned()
+            ]
+            .as_slice(),
+            ErrorKind::NeedsApproval
+        )
     );
-    assert_eq!(waits(ScriptState::Changed).message, said);
+    let changed = waits(ScriptState::Changed);
+    assert_eq!((changed.message.as_str(), changed.hints.len()), (said, 2));
     let rejected = not_runnable(RunRefusal::Rejected {
         name: "x".parse().unwrap(),
         by: "somebody".to_owned(),
@@ -83,10 +92,35 @@ fn a_fault_is_told_with_its_place() {
     let error =
         failed("script `x.star`", ErrorKind::Upstream, ScriptFailure::Script(fault, "seen\n".to_owned()));
     assert_eq!(error.message, "script `x.star` failed at line 3, column 5: boom\n   3 |     x");
-    assert_eq!(error.hints, ["it printed before: seen\n"]);
+    assert_eq!(
+        error.hints,
+        [
+            "check what it was called with; otherwise tell the user to correct the script",
+            "it printed before: seen\n"
+        ]
+    );
     let late = failed("the code", ErrorKind::InvalidArgs, ScriptFailure::Time(Duration::from_secs(2)));
     assert_eq!(
         (late.kind, late.message.as_str()),
         (ErrorKind::Timeout, "the script timed out after 2000 ms")
     );
+}
+
+#[test]
+fn the_text_of_a_run_is_its_value_and_what_it_printed() {
+    let text = |value: Value, printed: &str| {
+        let ran = ScriptRunResult { value: value.clone(), printed: printed.to_owned(), duration_ms: 1 };
+        let output = ran.into_output();
+        let structured = serde_json::json!({ "value": value, "printed": printed, "duration_ms": 1 });
+        assert_eq!(output.structured, Some(structured));
+        match <[_; 1]>::try_from(output.content).unwrap() {
+            [portcullis_core::Content { body: portcullis_core::ContentBody::Text(text), .. }] => text,
+            [other] => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(text("two\nlines".into(), ""), "two\nlines");
+    assert_eq!(text("".into(), ""), "The value is an empty text.");
+    assert_eq!(text(serde_json::json!([1, 2]), "seen\n"), "[\n  1,\n  2\n]\n\nPrinted:\nseen\n");
+    assert_eq!(text(Value::Null, "seen\n"), "Printed:\nseen\n");
+    assert_eq!(text(Value::Null, ""), "null");
 }

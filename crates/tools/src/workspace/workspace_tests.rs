@@ -31,7 +31,7 @@ async fn files_are_written_read_and_listed() {
     > workspace_read {"path": "./notes//todo.md"}
     "bread and butter\n"
     > workspace_read {"path": "a.md"}
-    ""
+    "a.md is empty."
     > workspace_list {"path": "/workspace"}
     json: {"path":".","entries":[{"name":"notes","kind":"directory","size":0},{"name":"a.md","kind":"file","size":0}],"truncated":false}
     > workspace_list {"path": "notes"}

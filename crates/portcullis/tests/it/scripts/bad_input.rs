@@ -92,7 +92,7 @@ async fn what_changed_while_a_person_looked_is_not_approved() {
     }
     let ran = home.run(&["scripts", "approve", "x", "--hash", hash.as_str().unwrap()]).await;
     assert!(ran.code == 1 && ran.stderr.contains("was replaced by"), "{ran:?}");
-    assert_eq!(text(&run_script(&mut client, "x").await), PENDING);
+    assert!(text(&run_script(&mut client, "x").await).starts_with(PENDING));
     assert_eq!(scripts(&home, &["history", "x"]).await["decisions"], json!([]));
 
     // What was looked at is what the same words are good for.

@@ -255,8 +255,7 @@ async fn a_push_that_is_refused_says_so_and_is_tried_again() {
     "Wrote 2 bytes to a.md; written, not pushed: the remote refused the push; it is tried again"
     facts: {"path":"a.md","bytes":2,"created":true,"sync":{"pulled":true,"committed":true,"pushed":false,"conflicts":[],"problem":"the remote refused the push"}}
     > vault_read {"path": "a.md"}
-    "a\n"
-    "saved locally, not pushed yet: the remote refused the push"
+    "a\n\n\n[saved locally, not pushed yet: the remote refused the push]"
     facts: {"path":"a.md","content":"a\n","title":null,"aliases":[],"tags":[],"links":[],"backlinks":[],"notice":"saved locally, not pushed yet: the remote refused the push"}
     "#);
     assert_eq!(world.there("a.md"), None);
