@@ -284,6 +284,19 @@ impl Family {
         self
     }
 
+    /// Declares when the last added tool can succeed, so that no person is asked about a call that cannot.
+    pub fn ready_if<S: Send + Sync + 'static>(
+        mut self,
+        state: &Arc<S>,
+        check: fn(&S) -> Result<(), ToolError>,
+    ) -> Self {
+        if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {
+            let state = state.clone();
+            tool.readiness = Some(Box::new(move || check(&state)));
+        }
+        self
+    }
+
     /// Lets the last added tool run as a task.
     pub fn as_task(mut self, support: TaskSupport) -> Self {
         if let Some(tool) = self.tools.last_mut().and_then(Arc::get_mut) {

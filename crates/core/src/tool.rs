@@ -2,6 +2,7 @@
 
 use crate::call::ToolView;
 use crate::effect::{Effect, Reach, ToolAnnotations};
+use crate::error::ToolError;
 use crate::label::Labels;
 use crate::registry::Definition;
 use arc_swap::ArcSwapOption;
@@ -104,6 +105,9 @@ pub enum ArgumentRejection {
     TooCostly(String),
 }
 
+/// Whether a call of a tool could succeed now, whatever its arguments are. Cheap: it runs before every call, and does no I/O.
+pub(crate) type ToolReadiness = Box<dyn Fn() -> Result<(), ToolError> + Send + Sync>;
+
 /// The decision about a tool if no rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DefaultDecision {
@@ -147,6 +151,8 @@ pub struct ToolDef {
     /// What an administrator must do before the tool can be called. Such a tool is never listed; its name resolves only so
     /// that a caller with access learns the reason.
     pub withheld: Option<String>,
+    /// What its family says of it before a call, if anything.
+    pub readiness: Option<ToolReadiness>,
     check: OnceLock<Result<Box<dyn ArgumentCheck>, String>>,
     listing: ArcSwapOption<RenderedDefinition>,
     digest: OnceLock<[u8; 32]>,
@@ -174,6 +180,7 @@ impl ToolDef {
             instead_of: None,
             definition: None,
             withheld: None,
+            readiness: None,
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),
@@ -214,6 +221,7 @@ impl ToolDef {
             instead_of: None,
             definition: Some(definition),
             withheld: None,
+            readiness: None,
             check: OnceLock::new(),
             listing: ArcSwapOption::empty(),
             digest: OnceLock::new(),

@@ -1,7 +1,8 @@
 //! Errors of outbound requests.
 //!
 //! The messages go to the client that chose the URL, which may be hostile. They never contain an internal address, nor
-//! tell a private name from one that does not exist (SSRF probing). The reason goes to the log as `source`.
+//! tell a private name from one that does not exist where the name can only be private (SSRF probing). The reason goes to
+//! the log as `source`.
 
 use portcullis_core::json::printable;
 use portcullis_core::{ErrorKind, ToolError};
@@ -21,9 +22,11 @@ pub enum EgressError {
     Credentials,
     #[error("port {port} is not allowed, expected 80 or 443")]
     Port { port: u16 },
-    /// One message for a private name, one that does not exist and one whose lookup failed.
+    /// Also where the lookup of a name fails that only a private network can have.
     #[error("`{host}` has no public address", host = printable(host))]
     NotPublic { host: String, why: String },
+    #[error("`{host}` cannot be looked up", host = printable(host))]
+    Lookup { host: String, why: String },
     #[error("host `{host}` is not allowed", host = printable(host))]
     Unwanted { host: String },
     #[error("the redirect goes from https:// to http://")]
@@ -82,9 +85,11 @@ impl EgressError {
             | E::Redirect { .. }
             | E::SentElsewhere { .. }
             | E::Secret { .. } => ErrorKind::Denied,
-            E::ManyRedirects { .. } | E::Connect { .. } | E::Tls { .. } | E::BadResponse { .. } => {
-                ErrorKind::Upstream
-            }
+            E::ManyRedirects { .. }
+            | E::Lookup { .. }
+            | E::Connect { .. }
+            | E::Tls { .. }
+            | E::BadResponse { .. } => ErrorKind::Upstream,
             E::Corrupt { .. } | E::Encoding { .. } => ErrorKind::Upstream,
             E::Timeout { .. } => ErrorKind::Timeout,
             E::TooLarge { .. } | E::Bomb { .. } => ErrorKind::TooLarge,
@@ -116,6 +121,10 @@ impl EgressError {
             E::NotPublic { .. } => (
                 "has no public address",
                 "try again later, or tell the user: private addresses are reached only if `egress.allow` names the exact host and port",
+            ),
+            E::Lookup { .. } => (
+                "has a host that cannot be looked up",
+                "try again in a minute, or tell the user: correct its URL in the configuration or the secret store",
             ),
             E::Unwanted { .. } => ("is on a host that is not allowed", FIX_URL),
             E::Downgrade | E::Redirect { .. } | E::ManyRedirects { .. } | E::SentElsewhere { .. } => {
@@ -154,6 +163,9 @@ impl EgressError {
                 "check the spelling; private and local addresses are refused, unless an administrator adds the exact \
                  host and port to `egress.allow`"
             }
+            E::Lookup { .. } => {
+                "check the spelling of the host; if it is right, the name server or the network is away: try again in a minute"
+            }
             E::Unwanted { .. } => "the configuration lists the allowed hosts; choose another",
             E::Downgrade => "request the http:// URL itself, if that is allowed",
             E::Redirect { why, .. } => return why.advice(),
@@ -178,7 +190,10 @@ impl EgressError {
     fn reason(&self) -> Option<&str> {
         use EgressError as E;
         match self {
-            E::NotPublic { why, .. } | E::Connect { why, .. } | E::Tls { why, .. } => Some(why),
+            E::NotPublic { why, .. }
+            | E::Lookup { why, .. }
+            | E::Connect { why, .. }
+            | E::Tls { why, .. } => Some(why),
             E::BadResponse { why, .. } | E::Corrupt { why } => Some(why),
             E::Redirect { why, .. } => why.reason(),
             _ => None,

@@ -39,7 +39,7 @@ pub use resolve::{Resolve, SystemResolver};
 pub use secret_template::{NoSecrets, SecretEscaping, SecretSource, SecretTemplate};
 pub use secret_url::{SecretUrl, SecretUrlRequest, SecretUrlResponse};
 pub use tokio_rustls::rustls::pki_types::CertificateDer;
-pub use url::Url;
+pub use url::{Host, Url};
 
 use connect::Connector;
 use host_throttle::HostThrottle;
@@ -141,6 +141,21 @@ impl EgressClient {
     /// Builds a POST request.
     pub fn post(&self, url: &str) -> EgressRequest<'_> {
         EgressRequest::new(self, HttpMethod::Post, url)
+    }
+}
+
+impl EgressClient {
+    /// Returns whether a secret could be sent to `url` in this header now: whether it exists and is granted. Nothing is
+    /// sent, and no value is released.
+    pub fn can_send(
+        &self,
+        handle: &SecretRef,
+        url: &Url,
+        header: &header::HeaderName,
+    ) -> Result<(), EgressError> {
+        let host = url.host_str().unwrap_or_default();
+        let released = self.secrets.releases(handle.name(), host, header.as_str());
+        released.map_err(|error| EgressError::Secret { why: error.to_string() })
     }
 }
 

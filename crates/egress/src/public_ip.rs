@@ -90,6 +90,31 @@ fn is_isatap(address: Ipv6Addr) -> bool {
     segments[5] == 0x5efe && segments[4] & !0x0200 == 0
 }
 
+/// Returns whether no public name server has this name: one without a dot, or below a domain for private use (RFC 6761,
+/// RFC 6762, RFC 8375, and what ICANN reserved).
+pub(crate) fn is_private_name(host: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    match host.rsplit_once('.') {
+        None => true,
+        Some((_, top)) => PRIVATE_DOMAINS.contains(&top) || host.ends_with(".home.arpa"),
+    }
+}
+
+/// Top-level domains that are never public.
+const PRIVATE_DOMAINS: [&str; 11] = [
+    "corp",
+    "example",
+    "home",
+    "internal",
+    "intranet",
+    "invalid",
+    "lan",
+    "local",
+    "localhost",
+    "private",
+    "test",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use crate::EgressClient;
 use crate::checked_url::{CheckedUrl, PlainHttp, UrlRules};
 use crate::error::EgressError;
 use crate::exchange::{self, ResponseHead};
+use crate::public_ip::is_private_name;
 use crate::secret_template::{self, SecretEscaping, SecretTemplate};
 use bytes::Bytes;
 use http_body_util::Full;
@@ -301,18 +302,23 @@ impl<'a> EgressRequest<'a> {
     async fn addresses(&self, target: &CheckedUrl) -> Result<Vec<IpAddr>, EgressError> {
         let host = target.shown_host();
         let refused = |why: String| EgressError::NotPublic { host: host.clone(), why };
+        // A failed lookup of a name that may be private says the same as a private address (SSRF probing).
+        let unknown = |why: String| match is_private_name(&host) && !target.excepted {
+            true => refused(why),
+            false => EgressError::Lookup { host: host.clone(), why },
+        };
         let addresses = match target.literal() {
             Some(address) => vec![address],
             None => {
                 let timeout = self.egress.timeouts.resolve;
                 let lookup = self.egress.resolver.resolve(host.clone());
-                let late = |_| refused("DNS lookup timed out".to_owned());
+                let late = |_| unknown("DNS lookup timed out".to_owned());
                 let found = tokio::time::timeout(timeout, lookup).await.map_err(late)?;
-                found.map_err(|error| refused(error.to_string()))?
+                found.map_err(|error| unknown(error.to_string()))?
             }
         };
         if addresses.is_empty() {
-            return Err(refused("the host has no address".to_owned()));
+            return Err(unknown("the host has no address".to_owned()));
         }
         match addresses.iter().find(|address| !target.excepted && !crate::is_public(**address)) {
             // One private address is enough: a mix of private and public addresses is a sign of DNS rebinding.

@@ -13,6 +13,11 @@ pub trait SecretSource: Send + Sync {
     /// Returns the value for `field` of a request to `host`, if the secret is granted for both.
     fn resolve_for(&self, name: &str, host: &str, field: &str) -> Result<Secret<String>, SecretError>;
 
+    /// Returns whether [`SecretSource::resolve_for`] would release the value, without doing so.
+    fn releases(&self, name: &str, host: &str, field: &str) -> Result<(), SecretError> {
+        self.resolve_for(name, host, field).map(drop)
+    }
+
     /// Returns a value that is a whole URL, for a request to that URL.
     fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {
         Err(SecretError::Unknown(name.to_owned()))
@@ -27,6 +32,10 @@ pub trait SecretSource: Send + Sync {
 impl SecretSource for SecretStore {
     fn resolve_for(&self, name: &str, host: &str, field: &str) -> Result<Secret<String>, SecretError> {
         SecretStore::resolve_for(self, name, host, field)
+    }
+
+    fn releases(&self, name: &str, host: &str, field: &str) -> Result<(), SecretError> {
+        self.check_grant(name, host, field)
     }
 
     fn resolve_address(&self, name: &str) -> Result<Secret<String>, SecretError> {

@@ -1,4 +1,4 @@
-//! Validation: arguments must match the tool's input schema.
+//! Validation: the tool is ready, and the arguments match its input schema.
 //!
 //! They are parsed strictly (duplicate keys are refused) and once: the validated value is the one the tool gets. All errors
 //! are reported together, with what is expected; see `explain`.
@@ -103,6 +103,9 @@ fn check(call: &Call) -> Result<Checked, ToolError> {
     if let Some(hint) = &tool.withheld {
         let message = format!("tool `{}` needs review before it can be called", tool.name);
         return Err(ToolError::unavailable(message).hint(hint.clone()));
+    }
+    if let (Target::Tool(_), Some(ready)) = (&call.target, &tool.readiness) {
+        ready()?;
     }
     check_extra_params(tool, call)?;
     match &call.target {

@@ -307,3 +307,37 @@ mod plain {
         }
     }
 }
+
+#[tokio::test]
+async fn a_tool_that_cannot_succeed_refuses_before_a_person_is_asked() {
+    let spec = ToolSpec {
+        name: "stub_unready",
+        title: "Stub",
+        description: "A stub.",
+        effect: Effect::Create,
+        reach: Reach::Outside,
+        limits: CallLimits::DEFAULT,
+        example: Example { what: "a stub", arguments: "{}" },
+    };
+    #[derive(Deserialize, JsonSchema)]
+    struct NoArgs {}
+    async fn act(_: Arc<std::sync::atomic::AtomicBool>, _: NoArgs, _: CallCtx) -> Result<Text, ToolError> {
+        Ok(Text("done".to_owned()))
+    }
+    let has_token = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let family = Family::new("stub").tool(spec, &has_token, act).ready_if(&has_token, |has_token| {
+        match has_token.load(std::sync::atomic::Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(ToolError::unavailable("no token").hint("store one")),
+        }
+    });
+    let registry = Registry::default();
+    registry.add(family).unwrap();
+    let gate = Gate::new(registry, vec![Box::new(ValidationLayer::default())]);
+    assert_eq!(
+        outcome_text(&gate.call(call("stub_unready {}")).await),
+        "unavailable: no token\nhint: store one"
+    );
+    has_token.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(outcome_text(&gate.call(call("stub_unready {}")).await), "ok: done");
+}

@@ -327,19 +327,16 @@ impl SecretStore {
     /// Returns a value for `field` of a request to `host`, if a grant covers that.
     pub fn resolve_for(&self, name: &str, host: &str, field: &str) -> Result<Secret<String>, SecretError> {
         let given = self.known(|records| {
-            let record = &records[position(records, name)?];
-            if !record.info.grants.iter().any(|grant| grant.covers(host, field)) {
-                let shown = portcullis_core::json::printable;
-                return Err(SecretError::NotGranted {
-                    name: name.to_owned(),
-                    host: shown(host),
-                    field: shown(field),
-                });
-            }
+            let record = granted(records, name, host, field)?;
             Ok(Secret::new(record.value.to_string()))
         })?;
         self.note_use(name);
         Ok(given)
+    }
+
+    /// Returns whether [`SecretStore::resolve_for`] would release the value. It is not, and does not count as used.
+    pub fn check_grant(&self, name: &str, host: &str, field: &str) -> Result<(), SecretError> {
+        self.known(|records| granted(records, name, host, field).map(drop))
     }
 
     /// Returns a value that is the whole URL of a request.
@@ -556,6 +553,21 @@ impl SecretStore {
         let seconds = i64::try_from(self.clock.since_epoch().as_secs()).unwrap_or(i64::MAX);
         Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
     }
+}
+
+/// Returns a secret that is granted for `field` of a request to `host`.
+fn granted<'r>(
+    records: &'r [SecretRecord],
+    name: &str,
+    host: &str,
+    field: &str,
+) -> Result<&'r SecretRecord, SecretError> {
+    let record = &records[position(records, name)?];
+    if record.info.grants.iter().any(|grant| grant.covers(host, field)) {
+        return Ok(record);
+    }
+    let shown = portcullis_core::json::printable;
+    Err(SecretError::NotGranted { name: name.to_owned(), host: shown(host), field: shown(field) })
 }
 
 fn position(records: &[SecretRecord], name: &str) -> Result<usize, SecretError> {

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a helper that fails is a test that fails")]
 
 use portcullis_core::{
-    Arguments, Call, CallCtx, Client, Gate, Output, Registry, Scope, Secret, SystemClock, Target, ToolError,
+    Arguments, Call, CallCtx, Caller, Client, Gate, Origin, Output, Registry, Scope, Secret, SystemClock,
+    Target, ToolError,
 };
 use portcullis_egress::{EgressClient, EgressSettings, HostRateLimit, SecretSource, SystemResolver};
 use portcullis_store::secrets::SecretError;
@@ -234,4 +235,29 @@ async fn without_a_good_token_the_user_is_told_which() {
     denied: no secret is named `NO_TOKEN`; `portcullis secrets list` shows which exist
       an administrator can allow a host for the secret with `portcullis secrets grant`
     ");
+}
+
+#[tokio::test]
+async fn without_a_token_no_tool_is_ready() {
+    let fake = FakeGithub::open();
+    let tools = |of: &GithubFixture| of.gate.tools(&caller()).unwrap();
+    let ready = hub(&fake, |_| {});
+    let unready = hub(&fake, |settings| settings.token = "secret:NONE_SUCH".parse().unwrap());
+    for (with, without) in tools(&ready).iter().zip(tools(&unready)) {
+        assert!((with.readiness.as_ref().unwrap())().is_ok(), "{}", with.name);
+        let error = (without.readiness.as_ref().unwrap())().unwrap_err();
+        assert_eq!(error.to_string(), "unavailable: there is no token for GitHub that the hub may use");
+        assert_eq!(
+            error.hints,
+            [
+                "tell the user: `portcullis secrets set NONE_SUCH --grant 127.0.0.1` stores one, and `portcullis secrets \
+                 grant NONE_SUCH 127.0.0.1` lets the hub use one that is stored"
+            ]
+        );
+    }
+}
+
+fn caller() -> Caller {
+    let client = Client { name: "test".to_owned(), scope: Scope::everything(), token: None };
+    Caller::new(Arc::new(client), Origin::Client)
 }

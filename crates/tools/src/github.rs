@@ -227,8 +227,10 @@ pub fn family(config: GithubConfig) -> Family {
     Family::new("github")
         .tool(LIST, &config, list)
         .labelled(&[Label::Private, Label::Untrusted])
+        .ready_if(&config, GithubConfig::has_token)
         .tool(CREATE, &config, create)
         .labelled(&[Label::Outward])
+        .ready_if(&config, GithubConfig::has_token)
 }
 
 async fn list(github: Arc<GithubConfig>, args: ListArgs, ctx: CallCtx) -> Result<Json<Issues>, ToolError> {
@@ -366,6 +368,22 @@ impl GithubConfig {
             ))
             .hint(format!("`github.repositories` in the configuration has: {}", allowed.join(", ")))),
         }
+    }
+
+    /// Without a token, or with one that is not granted for GitHub, every call fails.
+    fn has_token(&self) -> Result<(), ToolError> {
+        let settings = &self.settings;
+        let host = settings.base_url.host_str().unwrap_or_default();
+        let sendable = self.egress.can_send(&settings.token, &settings.base_url, &header::AUTHORIZATION);
+        sendable.map_err(|error| {
+            ToolError::unavailable("there is no token for GitHub that the hub may use")
+                .hint(format!(
+                    "tell the user: `portcullis secrets set {0} --grant {host}` stores one, and `portcullis secrets \
+                     grant {0} {host}` lets the hub use one that is stored",
+                    settings.token.name()
+                ))
+                .caused_by(error)
+        })
     }
 
     fn issues_url(&self, repository: &RepositoryName) -> Result<Url, ToolError> {

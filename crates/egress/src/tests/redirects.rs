@@ -193,3 +193,35 @@ async fn hosts_can_be_chosen_and_bodies_left() {
     let refused = client.get("http://example.com/").plain_http(PlainHttp::Refused).send().await;
     assert_eq!(refused.unwrap_err().to_string(), "http:// is not allowed, expected https://");
 }
+
+/// A name server that is away.
+struct Away;
+
+impl Resolve for Away {
+    fn resolve(&self, _: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        Box::pin(async { Err(io::Error::other("temporary failure in name resolution")) })
+    }
+}
+
+#[tokio::test]
+async fn a_failed_lookup_says_so_unless_the_name_can_only_be_private() {
+    let settings = EgressSettings {
+        exceptions: vec!["build.corp:8080".parse().unwrap()],
+        per_host: UNHURRIED,
+        ..EgressSettings::default()
+    };
+    let client = EgressClient::new(settings, Arc::new(Away), Arc::new(NoSecrets), Arc::new(SystemClock));
+    let client = client.unwrap();
+    for (url, expected) in [
+        ("https://example.com/", "`example.com` cannot be looked up"),
+        // An administrator named it, so its name is no secret.
+        ("http://build.corp:8080/", "`build.corp` cannot be looked up"),
+        ("https://build.corp/", "`build.corp` has no public address"),
+        ("https://intranet/", "`intranet` has no public address"),
+        ("https://printer.local./", "`printer.local.` has no public address"),
+    ] {
+        let error = client.get(url).send().await.unwrap_err();
+        assert_eq!(error.to_string(), expected, "{url}");
+        assert!(!ToolError::from(error).hints.is_empty(), "{url}: it says what to do");
+    }
+}

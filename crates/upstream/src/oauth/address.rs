@@ -34,7 +34,7 @@ pub(super) async fn authorization(egress: &EgressClient, text: &str) -> Result<U
     if text.len() > ADDRESS_BYTES_MAX || !is_plain(text) {
         return Err(OAuthError::malformed(WHAT, "it is not a plain URL"));
     }
-    egress.get(text).check().await.map_err(OAuthError::reach(WHAT))
+    egress.get(text).check().await.map_err(OAuthError::reach(WHAT, text))
 }
 
 /// Checks a URL of later requests first, so that no person logs in for nothing.
@@ -46,7 +46,7 @@ pub(super) async fn endpoint(
     if text.len() > ADDRESS_BYTES_MAX {
         return Err(OAuthError::malformed(what, "its URL is too long"));
     }
-    egress.get(text).check().await.map(drop).map_err(OAuthError::reach(what))
+    egress.get(text).check().await.map(drop).map_err(OAuthError::reach(what, text))
 }
 
 /// Returns whether a token for `resource` is for the server at `server`: the same origin, and a path at or above.

@@ -139,7 +139,8 @@ async fn register(
         .header(header::ACCEPT, SecretTemplate::text("application/json"))
         .body("application/json", SecretTemplate::text(about.to_string()), SecretEscaping::AsIs)
         .bytes_max(ANSWER_BYTES_MAX);
-    let answer = request.send().await.map_err(OAuthError::reach("the registration endpoint"))?;
+    let answer =
+        request.send().await.map_err(OAuthError::reach("the registration endpoint", registration))?;
     let body = answer.body.unwrap_or_default();
     if !matches!(answer.status, 200 | 201) {
         return Err(super::error_response::refusal(WHAT, answer.status, &body));

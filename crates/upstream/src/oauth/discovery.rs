@@ -254,7 +254,7 @@ async fn document<T: DeserializeOwned>(
 ) -> Result<Option<T>, OAuthError> {
     let request = egress.get(place).header(header::ACCEPT, SecretTemplate::text("application/json"));
     let request = request.bytes_max(DOCUMENT_BYTES_MAX).body_if(|status, _| status == 200);
-    let fetched = request.send().await.map_err(OAuthError::reach(what))?;
+    let fetched = request.send().await.map_err(OAuthError::reach(what, place))?;
     let Some(body) = fetched.body else { return Ok(None) };
     // An HTML page, as many sites serve at any path, is not the document; that may be at the next URL.
     if serde_json::from_slice::<IgnoredAny>(&body).is_err() {

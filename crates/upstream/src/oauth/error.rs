@@ -2,7 +2,7 @@
 
 use crate::sanitize::one_line;
 use crate::transport::CredentialsError;
-use portcullis_egress::EgressError;
+use portcullis_egress::{EgressError, Host, Url, is_public};
 use tokio::task::JoinError;
 
 /// Why there is no token. The texts are for administrators; no token and no code is in them.
@@ -35,8 +35,13 @@ impl From<JoinError> for OAuthError {
 }
 
 impl OAuthError {
-    pub(super) fn reach(what: &'static str) -> impl Fn(EgressError) -> OAuthError {
-        move |error| OAuthError::Unreachable { what, why: error.to_string() }
+    pub(super) fn reach(what: &'static str, url: &str) -> impl Fn(EgressError) -> OAuthError {
+        move |error| {
+            let place = allowable(&error, url).map_or_else(String::new, |place| {
+                format!("; if you trust it, add \"{place}\" to `allow` under `[egress]` in the configuration")
+            });
+            OAuthError::Unreachable { what, why: format!("{error}{place}") }
+        }
     }
 
     pub(super) fn malformed(what: &'static str, why: impl Into<String>) -> OAuthError {
@@ -53,6 +58,23 @@ impl OAuthError {
     }
 }
 
+/// Returns the entry of `[egress] allow` that would lead to a URL that was refused for where it is.
+fn allowable(error: &EgressError, url: &str) -> Option<String> {
+    let url = Url::parse(url).ok()?;
+    let is_local = match url.host()? {
+        Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+        Host::Ipv4(address) => !is_public(address.into()),
+        Host::Ipv6(address) => !is_public(address.into()),
+    };
+    match error {
+        EgressError::NotPublic { .. } | EgressError::Port { .. } => {}
+        // A public server belongs behind TLS.
+        EgressError::PlainHttp if is_local => {}
+        _ => return None,
+    }
+    Some(format!("{}:{}", url.host_str()?, url.port_or_known_default()?))
+}
+
 impl From<OAuthError> for CredentialsError {
     fn from(error: OAuthError) -> CredentialsError {
         let why = error.to_string();
@@ -62,5 +84,29 @@ impl From<OAuthError> for CredentialsError {
             OAuthError::Unreachable { .. } | OAuthError::Store(_) => CredentialsError::Unavailable(why),
             _ => CredentialsError::NeedsLogin(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_another_local_port_gets_the_entry_that_allows_it() {
+        let said =
+            |error: EgressError, url: &str| OAuthError::reach("the token endpoint", url)(error).to_string();
+        assert_eq!(
+            said(EgressError::PlainHttp, "http://127.0.0.1:9000/token"),
+            "the token endpoint cannot be reached: http:// is not allowed, expected https://; if you trust it, add \
+             \"127.0.0.1:9000\" to `allow` under `[egress]` in the configuration"
+        );
+        let hidden = EgressError::NotPublic { host: "sso.corp".to_owned(), why: String::new() };
+        assert!(said(hidden, "https://sso.corp/token").contains("add \"sso.corp:443\""));
+        assert!(said(EgressError::PlainHttp, "http://localhost:9000/").contains("add \"localhost:9000\""));
+        assert!(said(EgressError::Port { port: 8443 }, "https://[::1]:8443/").contains("add \"[::1]:8443\""));
+        // Control: a public server without TLS, and one that does not answer.
+        assert!(!said(EgressError::PlainHttp, "http://example.com/").contains("allow` under"));
+        let away = EgressError::Lookup { host: "example.com".to_owned(), why: String::new() };
+        assert!(!said(away, "https://example.com/").contains("allow` under"));
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn probe(egress: &EgressClient, spec: &OAuthSpec) -> Result<Cha
         let value = value.map_err(|why| OAuthError::Store(format!("`headers.{}`: {why}", own.name)))?;
         request = request.header_same_origin(own.name.clone(), SecretTemplate::text(value));
     }
-    let answer = request.send().await.map_err(OAuthError::reach("the server"))?;
+    let answer = request.send().await.map_err(OAuthError::reach("the server", spec.url.as_str()))?;
     let said =
         answer.headers.get_all(header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
     let said = said.collect::<Vec<_>>().join(", ");

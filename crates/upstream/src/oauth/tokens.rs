@@ -86,7 +86,8 @@ async fn post(
     }
     let request =
         request.body("application/x-www-form-urlencoded", SecretTemplate::text(form), SecretEscaping::AsIs);
-    let answer = request.bytes_max(ANSWER_BYTES_MAX).send().await.map_err(OAuthError::reach(whom))?;
+    let answer =
+        request.bytes_max(ANSWER_BYTES_MAX).send().await.map_err(OAuthError::reach(whom, endpoint))?;
     // A redirect would forward the form.
     if !answer.redirects.is_empty() {
         return Err(OAuthError::malformed(whom, "it redirects"));
