@@ -92,10 +92,10 @@ export async function hostile({ hub, page, foreign, out }) {
       for (const at of some.keys()) {
         await page.getByRole("article").filter({ hasText: "workspace_write" }).first().getByRole("link", { name: "Review" }).click();
         await page.getByRole("heading", { level: 1, name: "workspace_write" }).waitFor();
-        const [, number] = (await page.locator("pre[aria-label=Arguments]").textContent()).match(/"path": ?"(\d+)\.md"/);
+        const [, number] = (await page.locator("pre[aria-label=Arguments]").textContent()).match(/^path: (\d+)\.md$/m);
         const text = texts[Number(number)];
         const marks = await page.locator("pre[aria-label=Arguments] mark.hidden").count();
-        // A line that ends as on some systems stands there as JSON writes it, and hides nothing.
+        // A line that ends as on some systems is a line like any other, and hides nothing.
         holds(marks > 0 || notShown(text.replaceAll("\r\n", "\n"), "").length === 0, `nothing is marked in ${JSON.stringify(text)}`);
         equal(await missing(text), [], `hidden characters of ${JSON.stringify(text)} that are not marked`);
         await foreign(`an approval, ${at}`);

@@ -1,7 +1,7 @@
 // Live updates by server-sent events. The stream sends finished rows; here they are only inserted, as text, at most once
 // per frame.
 
-import { toast } from "./page.js";
+import { countInTitle, toast } from "./page.js";
 
 /** Rows in the list. Older calls are in the audit log. */
 const ROWS_MAX = 200;
@@ -160,11 +160,46 @@ function setWaiting(count) {
   const before = waits;
   waits = count;
   setCount("a", count);
+  countInTitle(count);
   if (before === undefined || before === count) return;
   const changed = section.querySelector("[data-changed]");
   if (changed) changed.hidden = false;
-  if (count > before) toast(count === 1 ? "1 call needs approval." : `${count} calls need approval.`);
+  if (count > before) {
+    const text = count === 1 ? "1 call needs approval." : `${count} calls need approval.`;
+    toast(text);
+    notify(text);
+  }
   renewCards();
+}
+
+/** Whether this person allowed notifications, in this browser. */
+function mayNotify() {
+  return "Notification" in window && Notification.permission === "granted";
+}
+
+/** Shows a notification of the browser while the page is in the background. The text has a number only, no arguments. */
+function notify(text) {
+  if (!document.hidden || !mayNotify()) return;
+  try {
+    // One at a time: a newer one replaces it.
+    const shown = new Notification("Portcullis", { body: text, tag: "portcullis-approvals" });
+    shown.addEventListener("click", () => {
+      window.focus();
+      shown.close();
+    });
+  } catch {
+    // Browsers of phones show notifications of service workers only. The title has the count.
+  }
+}
+
+const notifyButton = document.querySelector("[data-notify]");
+if (notifyButton && "Notification" in window) {
+  notifyButton.hidden = Notification.permission !== "default";
+  notifyButton.addEventListener("click", async () => {
+    const answer = await Notification.requestPermission();
+    notifyButton.hidden = answer !== "default";
+    if (answer === "granted") toast("You are notified while a page of the hub stays open.");
+  });
 }
 
 function renewCards() {
@@ -218,7 +253,7 @@ function connect() {
     const isRefused = source.readyState === EventSource.CLOSED;
     source.close();
     source = undefined;
-    if (document.hidden) return;
+    if (document.hidden && !mayNotify()) return;
     say(isRefused ? "Disconnected. Reload the page" : "Reconnecting", "lost");
     setTimeout(connectIfSeen, BACKOFF_MS[Math.min(tries, BACKOFF_MS.length - 1)]);
     tries += 1;
@@ -226,11 +261,12 @@ function connect() {
 }
 
 function connectIfSeen() {
-  if (!document.hidden && !source) connect();
+  if ((!document.hidden || mayNotify()) && !source) connect();
 }
 
-// A hidden page needs no connection; browsers limit connections per host.
+// A hidden page needs no connection, unless it notifies; browsers limit connections per host.
 document.addEventListener("visibilitychange", () => {
+  if (document.hidden && mayNotify()) return;
   if (document.hidden) {
     source?.close();
     source = undefined;

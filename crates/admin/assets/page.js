@@ -33,6 +33,14 @@ export function ago(then, now) {
   return past ? `${amount} ago` : `in ${amount}`;
 }
 
+const title = document.title;
+
+/** Puts the number of pending approvals before the title, so that it is seen in another tab. */
+export function countInTitle(count) {
+  document.title = count > 0 ? `(${count}) ${title}` : title;
+}
+countInTitle(Number(document.querySelector('nav [data-count="a"] [data-number]')?.textContent ?? 0));
+
 function refreshTimes() {
   const now = Date.now();
   for (const time of document.querySelectorAll("time[data-ago]")) {

@@ -6,6 +6,7 @@
 mod actor;
 pub mod admins;
 pub mod always_allow;
+pub mod approval_text;
 pub mod approvals;
 pub mod audit;
 pub mod change;

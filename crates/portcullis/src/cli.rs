@@ -262,6 +262,12 @@ Examples:
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
+    /// Follow pending approvals, and decide each at the terminal
+    ///
+    /// At a terminal, each call is shown with its arguments: `y` approves it once, `n` rejects it, and Enter leaves it
+    /// pending. Elsewhere, and with --json, each pending approval is one line.
+    #[command(after_help = "Example: portcullis approvals watch --json")]
+    Watch,
 }
 
 #[derive(Debug, Args)]

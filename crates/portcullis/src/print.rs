@@ -145,16 +145,22 @@ pub(crate) fn is_interactive() -> bool {
 
 /// Asks for confirmation at the terminal, if there is one. Fails on a signal.
 pub(crate) fn confirm(question: &str) -> Result<Option<bool>> {
+    let answer = ask(&format!("{question} [y/N]"))?;
+    Ok(answer.map(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
+}
+
+/// Asks for a line at the terminal, if there is one. Fails on a signal.
+pub(crate) fn ask(question: &str) -> Result<Option<String>> {
     if !is_interactive() {
         return Ok(None);
     }
-    say(&format!("{} [y/N] ", redaction().text(question)));
+    say(&format!("{} ", redaction().text(question)));
     let read = || {
         let mut answer = String::new();
         std::io::stdin().read_line(&mut answer).map(|_| answer)
     };
     let answer = unless_interrupted(read)?;
-    Ok(answer.ok().map(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
+    Ok(answer.ok())
 }
 
 /// Formats rows as a table, the first row as the heading.

@@ -12,6 +12,7 @@ mod vault;
 mod watch;
 pub mod web;
 mod workspace;
+mod written_file;
 
 pub use calendar::{CalendarConfig, CalendarLocation, CalendarSource, CalendarsSection};
 pub use github::{GithubConfig, GithubSection, GithubSettings};
@@ -23,6 +24,7 @@ pub use vault::{
     VaultSyncSettings, find_git,
 };
 pub use web::{WebConfig, WebSection, WebSettings};
+pub use written_file::{CONTENT_ARGUMENT, WrittenFile, WrittenFolder, written_file};
 
 use portcullis_core::{Registry, Root};
 use portcullis_family::{BoxError, Families, FamilyModule};

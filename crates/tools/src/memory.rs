@@ -22,8 +22,10 @@ const READ: ToolSpec = ToolSpec {
     example: Example { what: "Read the long-term memory", arguments: "{}" },
 };
 
+pub(crate) const WRITE_NAME: &str = "memory_write";
+
 const WRITE: ToolSpec = ToolSpec {
-    name: "memory_write",
+    name: WRITE_NAME,
     title: "Write memory",
     description: "Save text for later conversations. With `append` it is added to the end of the file, otherwise it \
                   replaces the file.",
@@ -172,6 +174,11 @@ fn joined(former: Option<Vec<u8>>, addition: &str) -> Vec<u8> {
     }
     content.extend_from_slice(addition.as_bytes());
     content
+}
+
+/// Returns the file that an argument names, if that is one of memory.
+pub(crate) fn named_file(name: Option<&str>) -> Option<RootedPath> {
+    file_named(name.unwrap_or(LONG_TERM)).ok()
 }
 
 /// Returns the file for a name. Aliases and file names are both accepted, because models use both.

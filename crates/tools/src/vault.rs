@@ -57,8 +57,10 @@ const READ: ToolSpec = ToolSpec {
     example: Example { what: "Read a note by its name", arguments: r#"{"path": "Alpha"}"# },
 };
 
+pub(crate) const WRITE_NAME: &str = "vault_write";
+
 const WRITE: ToolSpec = ToolSpec {
-    name: "vault_write",
+    name: WRITE_NAME,
     title: "Write a note",
     description: "Write a note of the vault: a new one, with the folders on the way, or all of an existing one, whose old \
                   text is lost. To keep it, read it first and write it back with your changes. Where the vault is synced with \
@@ -312,6 +314,11 @@ async fn read(vault: Arc<Vault>, args: ReadArgs, _: CallCtx) -> Result<NoteOutpu
         }))
     })
     .await
+}
+
+/// Returns the path of a note that an argument names, if no part of it is hidden.
+pub(crate) fn note_path(name: &str) -> Option<portcullis_core::root::RootedPath> {
+    VaultPath::parse(name, "note").ok().map(|place| place.path().clone())
 }
 
 /// Finds a note by its path or else by its name.

@@ -27,8 +27,10 @@ const READ: ToolSpec = ToolSpec {
     example: Example { what: "Read a note", arguments: r#"{"path": "notes/hello.md"}"# },
 };
 
+pub(crate) const WRITE_NAME: &str = "workspace_write";
+
 const WRITE: ToolSpec = ToolSpec {
-    name: "workspace_write",
+    name: WRITE_NAME,
     title: "Write a workspace file",
     description: "Write a file of the workspace: a new one, with the folders on the way, or all of an existing one, \
                   whose old text is lost. To keep it, read it first and write it back with your changes. \

@@ -111,6 +111,7 @@ fn approvals() -> Vec<ApprovalBrief> {
         expires: ago(minutes - 24 * 60),
         arguments: arguments.into(),
         arguments_left_out: 0,
+        arguments_text: readable(arguments),
         digest: "9b2f".repeat(16),
         decided: None,
         may_approve: true,
@@ -185,4 +186,15 @@ pub(crate) fn over() -> Vec<ApprovalBrief> {
         }
     }
     made
+}
+
+/// As `portcullis_ops::approval_text` does it, as far as the demo needs.
+fn readable(arguments: &str) -> String {
+    let Ok(Value::Object(arguments)) = serde_json::from_str(arguments) else { return arguments.to_owned() };
+    let line = |(name, value): (&String, &Value)| match value.as_str() {
+        Some(text) if text.contains('\n') => format!("{name}:\n    {}", text.replace('\n', "\n    ")),
+        Some(text) => format!("{name}: {text}"),
+        None => format!("{name}: {value}"),
+    };
+    arguments.iter().map(line).collect::<Vec<_>>().join("\n")
 }

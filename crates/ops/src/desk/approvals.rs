@@ -39,6 +39,9 @@ pub struct ApprovalBrief {
     pub arguments: String,
     /// How many characters were truncated.
     pub arguments_left_out: usize,
+    /// The arguments as a person reads them: texts as blocks, a file write as a diff against the current file. Redacted;
+    /// hidden characters are in it as they are.
+    pub arguments_text: String,
     /// Digest of the exact call. A decision must repeat it.
     pub digest: String,
     pub decided: Option<DecisionInfo>,

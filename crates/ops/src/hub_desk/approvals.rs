@@ -6,7 +6,7 @@ use crate::desk::{
     ApprovalBrief, ApprovalDetail, ApprovalFilter, ApprovalList, DecideApproval, DecisionInfo,
     DecisionReceipt, PreviousDecision,
 };
-use crate::{Actor, Problem};
+use crate::{Actor, Operations, Problem};
 use jiff::Timestamp;
 use portcullis_core::Effect;
 use portcullis_store::approvals::{self, Approval, ApprovalScope};
@@ -15,18 +15,20 @@ impl HubDesk {
     pub(super) async fn show_approvals(&self, wanted: ApprovalFilter) -> Result<ApprovalList, Problem> {
         self.run(move |ops| {
             let (all, now) = (ops.list_approvals(&wanted)?, ops.approvals.approvals().now());
-            Ok(ApprovalList { approvals: all.iter().map(|approval| brief(approval, now)).collect() })
+            Ok(ApprovalList { approvals: all.iter().map(|approval| brief(ops, approval, now)).collect() })
         })
         .await
     }
 
     pub(super) async fn show_approval(&self, id: String) -> Result<ApprovalDetail, Problem> {
         let all = ApprovalFilter { all: true };
-        let (approval, all, now, is_as_asked) = self
+        let (approval, brief, all, now, is_as_asked) = self
             .run(move |ops| {
                 let approval = ops.approval(&id)?;
                 let is_as_asked = ops.is_as_asked(&approval).unwrap_or(true);
-                Ok((approval, ops.list_approvals(&all)?, ops.approvals.approvals().now(), is_as_asked))
+                let now = ops.approvals.approvals().now();
+                let brief = brief(ops, &approval, now);
+                Ok((approval, brief, ops.list_approvals(&all)?, now, is_as_asked))
             })
             .await?;
         let call = &approval.call;
@@ -46,14 +48,7 @@ impl HubDesk {
             arguments: change(Some(pretty(&other.call.arguments)), Some(arguments_pretty.clone())),
             same_definition: other.call.definition == call.definition,
         });
-        Ok(ApprovalDetail {
-            why: why(&approval),
-            is_as_asked,
-            brief: brief(&approval, now),
-            arguments_pretty,
-            tool,
-            last_time,
-        })
+        Ok(ApprovalDetail { why: why(&approval), is_as_asked, brief, arguments_pretty, tool, last_time })
     }
 
     pub(super) async fn show_decision(
@@ -65,7 +60,7 @@ impl HubDesk {
         self.run(move |ops| {
             let decided = ops.decide_approval(&id, decision, &actor)?;
             let said = decided.sentence();
-            let approval = brief(&decided.approval, ops.approvals.approvals().now());
+            let approval = brief(ops, &decided.approval, ops.approvals.approvals().now());
             Ok(DecisionReceipt { approval, rule_written_to: decided.rule_written_to, said })
         })
         .await
@@ -81,7 +76,12 @@ fn decided_by(decided: &approvals::ApprovalDecision) -> DecisionInfo {
     }
 }
 
-pub(super) fn brief(approval: &Approval, now: Timestamp) -> ApprovalBrief {
+pub(super) fn brief(ops: &Operations, approval: &Approval, now: Timestamp) -> ApprovalBrief {
+    let scrub = |text: &str| match &ops.live {
+        Some(live) => live.handles.redactor.scrub(text).into_owned(),
+        None => text.to_owned(),
+    };
+    let arguments_text = ops.readable_arguments(approval, &scrub);
     let call = approval.call.clone();
     let destroys = call.effect == Effect::Destroy.as_str();
     let may_always = !destroys && call.kind != "completion";
@@ -103,6 +103,7 @@ pub(super) fn brief(approval: &Approval, now: Timestamp) -> ApprovalBrief {
         expires: approval.expires,
         arguments: call.arguments,
         arguments_left_out: call.more,
+        arguments_text,
         digest: call.digest,
         decided: approval.decided.as_ref().map(decided_by),
         may_session: !destroys,

@@ -19,7 +19,7 @@ pub(super) fn page(ops: &Operations, search: SearchAudit) -> Result<AuditPage, P
 pub(super) fn history(ops: &Operations, seq: u64) -> Result<CallHistory, Problem> {
     let (records, approval) = ops.call_history(seq)?;
     let now = ops.approvals.approvals().now();
-    Ok(CallHistory { records, approval: approval.map(|approval| approvals::brief(&approval, now)) })
+    Ok(CallHistory { records, approval: approval.map(|approval| approvals::brief(ops, &approval, now)) })
 }
 
 pub(super) fn verification(ops: &Operations) -> AuditVerification {

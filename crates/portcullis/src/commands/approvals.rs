@@ -1,4 +1,8 @@
-//! `portcullis approvals`: list, show, approve, reject.
+//! `portcullis approvals`: list, show, approve, reject, watch.
+
+mod watch;
+
+pub(super) use watch::decide_in_place;
 
 use super::{open_operations, this_user};
 use crate::cli::{ApprovalsArgs, ApprovalsCommand, ApproveArgs};
@@ -24,6 +28,7 @@ pub(crate) fn run(home: Option<&Path>, args: ApprovalsArgs, as_json: bool) -> Re
         ApprovalsCommand::Show { id } => desk.show(&id),
         ApprovalsCommand::Approve(args) => desk.approve(&args),
         ApprovalsCommand::Reject { id, reason } => desk.reject(&id, reason),
+        ApprovalsCommand::Watch => watch::run(&desk.ops, as_json),
     }
 }
 
@@ -76,7 +81,7 @@ impl ApprovalsCommandContext {
         if self.as_json {
             print::json(&json!(ApprovalListing::of(&approval, now)));
         } else {
-            print::out(details(&approval, now));
+            print::out(details(&approval, &arguments_text(&self.ops, &approval), now));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -103,16 +108,30 @@ impl ApprovalsCommandContext {
 
     /// Decides about the approval as it is now: an id names exactly one call.
     fn decide(&self, id: &str, decision: ApprovalChoice, reason: Option<String>) -> Result<DecidedApproval> {
-        let Approval { id, call, decided, .. } = self.ops.approval(id)?;
-        let seen = decided.map(|decided| decided.at);
-        let decision = DecideApproval { decision, reason, digest: call.digest, seen };
-        Ok(self.ops.decide_approval(&id, decision, &this_user())?)
+        decide(&self.ops, self.ops.approval(id)?, decision, reason)
     }
 }
 
-fn details(approval: &Approval, now: Timestamp) -> String {
-    let ApprovalRequest { client, origin, kind, target, effect, reach, rule, arguments, more, .. } =
-        &approval.call;
+/// Decides about an approval as the user of this command saw it.
+fn decide(
+    ops: &Operations,
+    seen: Approval,
+    decision: ApprovalChoice,
+    reason: Option<String>,
+) -> Result<DecidedApproval> {
+    let Approval { id, call, decided, .. } = seen;
+    let seen = decided.map(|decided| decided.at);
+    let decision = DecideApproval { decision, reason, digest: call.digest, seen };
+    Ok(ops.decide_approval(&id, decision, &this_user())?)
+}
+
+/// Returns the arguments for a person, with the file that the call would change compared.
+fn arguments_text(ops: &Operations, approval: &Approval) -> String {
+    ops.readable_arguments(approval, &|text| print::redaction().text(text))
+}
+
+fn details(approval: &Approval, arguments: &str, now: Timestamp) -> String {
+    let ApprovalRequest { client, origin, kind, target, effect, reach, rule, more, .. } = &approval.call;
     let mut text = format!(
         "{}  {}\n\nclient     {client}, origin {origin}\ncall       {kind} {target}\neffect     {effect}, {reach}\nrule       {rule}\nrequested  {:.0}, {}\n",
         approval.id,

@@ -249,7 +249,7 @@ fn run_script(home: &Home, config: &Config, args: &ScriptRunArgs, as_json: bool)
     block_on(async {
         let arguments = arguments.to_string();
         let call = async |link: &mut HubClient| {
-            super::tools::call(link, "script_run", &arguments, Path::new("."), as_json).await
+            super::tools::call(link, None, "script_run", &arguments, Path::new("."), as_json).await
         };
         with_hub(home, call).await
     })?

@@ -4,6 +4,7 @@ mod saved_content;
 mod schema_table;
 mod show;
 
+use super::approvals::decide_in_place;
 use super::hub_client::with_hub;
 use super::{LoadedHome, block_on, open, open_operations_for_reading};
 use crate::cli::{ToolsArgs, ToolsCommand};
@@ -13,12 +14,15 @@ use crate::known_tools::KnownTools;
 use crate::{BadUsage, logging, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::Effect;
+use portcullis_ops::Operations;
 use portcullis_server::local::HubClient;
 use saved_content::BinaryContent;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Limit of arguments read from stdin.
 const ARGUMENTS_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -36,8 +40,13 @@ pub(crate) fn run(home: Option<&Path>, args: ToolsArgs, as_json: bool) -> Result
             show::run(&open_operations_for_reading(home, loaded.config)?, &name, as_json)
         }
         ToolsCommand::Call { name, arguments, save } => {
+            let prompts = !as_json && print::is_interactive() && arguments != "-";
             let called = block_on(async {
-                with_hub(&home, async |link| call(link, &name, &arguments, &save, as_json).await).await
+                with_hub(&home, async |link| {
+                    let desk = if prompts { Some(terminal_desk(&home, &loaded.config)?) } else { None };
+                    call(link, desk, &name, &arguments, &save, as_json).await
+                })
+                .await
             })?;
             called.map_err(|error| with_absence(error, home, loaded.config, &name))
         }
@@ -106,15 +115,61 @@ pub(super) fn read_arguments(arguments: &str) -> Result<Value> {
     Ok(value)
 }
 
+/// Where the user of the terminal, who administers this home, decides about the call of this command.
+pub(super) struct TerminalDesk {
+    ops: Arc<Operations>,
+    /// The client that the command speaks as.
+    client: String,
+}
+
+fn terminal_desk(home: &Home, config: &Config) -> Result<TerminalDesk> {
+    let database = crate::database::open(home, config)?;
+    let client = config.stdio.client.clone();
+    let ops = Operations::in_command(home.clone(), config.clone(), database, super::USER);
+    Ok(TerminalDesk { ops: Arc::new(ops), client })
+}
+
+/// Makes the call. If it waits for approval, the user of the terminal is asked in place.
+async fn call_and_ask(
+    link: &mut HubClient,
+    desk: Option<TerminalDesk>,
+    name: &str,
+    arguments: Value,
+) -> Result<Value> {
+    let Some(TerminalDesk { ops, client }) = desk else {
+        return Ok(link.call(name, arguments).await?);
+    };
+    let mut asking = pin!(decide_in_place(ops, client, name.to_owned(), arguments.clone()));
+    let result = {
+        let mut calling = pin!(link.call(name, arguments.clone()));
+        tokio::select! {
+            biased;
+            result = &mut calling => result?,
+            // The call goes on, and its result says what became of it. If it stays pending, so does the call.
+            answered = &mut asking => {
+                answered?;
+                return Ok(calling.await?);
+            }
+        }
+    };
+    // The call gave up waiting while the question is on the screen: with a yes, it is made again.
+    let is_pending = result["structuredContent"]["code"] == "needs_approval";
+    match is_pending && asking.await? == Some(true) {
+        true => Ok(link.call(name, arguments).await?),
+        false => Ok(result),
+    }
+}
+
 pub(super) async fn call(
     link: &mut HubClient,
+    desk: Option<TerminalDesk>,
     name: &str,
     arguments: &str,
     save: &Path,
     as_json: bool,
 ) -> Result<ExitCode> {
     let arguments = read_arguments(arguments)?;
-    let result = link.call(name, arguments).await?;
+    let result = call_and_ask(link, desk, name, arguments).await?;
     let failed = result["isError"].as_bool().unwrap_or(false);
     if as_json {
         print::json(&result);
