@@ -365,6 +365,15 @@ mod tests {
         # Seconds after which an unused approval expires.
         #approved_secs = 3600
 
+        # Notifications of calls that wait for approval.
+        [notify]
+        # Webhook that is told of each pending approval, or better secret:NAME. Without the arguments of the call.
+        #url = ""
+        # Format of the webhook: auto, json, ntfy or slack. auto goes by the host, which a secret: URL does not show.
+        #format = "auto"
+        # Show a notification on the desktop, with notify-send, where there is a session.
+        #desktop = true
+
         # Admin page and API.
         [admin]
         # Enable the admin page and API.

@@ -38,7 +38,7 @@ use jiff::tz::TimeZone;
 use portcullis_core::{DefaultDecision, Effect, EffectSet, Labels, Origin, Pattern, Reach, Scope};
 use portcullis_egress::configured_client::ConfiguredEndpoint;
 use portcullis_egress::header::HeaderName;
-use portcullis_egress::{AllowlistEntry, HostRateLimit};
+use portcullis_egress::{AllowlistEntry, HostRateLimit, SecretUrl};
 use portcullis_family::{AbsentSection, ConfigSection, Families, Sections, sections};
 use portcullis_guard::{RuleSchedule, TokenShapes};
 use portcullis_store::secrets::KeyKind;
@@ -71,6 +71,7 @@ pub struct Config {
     pub secrets: SecretSettings,
     pub limits: LimitSettings,
     pub approvals: ApprovalSettings,
+    pub notify: NotifySettings,
     pub admin: AdminSettings,
     pub time: TimeSettings,
     /// In the order of their names.
@@ -88,6 +89,30 @@ pub struct HttpSettings {
     pub allowed_hosts: Vec<String>,
     /// In lower case: `scheme://host[:port]`.
     pub allowed_origins: Vec<String>,
+}
+
+/// Who is told of calls that wait for approval.
+#[derive(Debug, Clone)]
+pub struct NotifySettings {
+    pub webhook: Option<NotifyWebhook>,
+    /// With `notify-send`, where there is a session.
+    pub desktop: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct NotifyWebhook {
+    pub url: SecretUrl,
+    pub format: NotifyFormat,
+}
+
+/// The format of a webhook's request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotifyFormat {
+    Json,
+    /// Plain text, with title and tags in headers.
+    Ntfy,
+    /// An incoming webhook of Slack, and of services that take the same.
+    Slack,
 }
 
 /// Rate and burst are at least 1.

@@ -16,14 +16,15 @@ use super::written::{
 };
 use super::{
     AdminSettings, ApprovalSettings, Config, ConfiguredDecision, EgressConfig, Environment, HttpSettings,
-    Level, LimitSettings, LogFormat, LoggingSettings, RateLimitSettings, RedactionSettings, RuleSettings,
-    SecretSettings, StdioSettings, TimeSettings, WorkspaceSettings,
+    Level, LimitSettings, LogFormat, LoggingSettings, NotifyFormat, NotifySettings, NotifyWebhook,
+    RateLimitSettings, RedactionSettings, RuleSettings, SecretSettings, StdioSettings, TimeSettings,
+    WorkspaceSettings,
 };
 use jiff::tz::TimeZone;
 use portcullis_core::{
-    Effect, EffectSet, Label, Labels, Origin, Pattern, PatternError, Reach, Scope, ToolView,
+    Effect, EffectSet, Label, Labels, Origin, Pattern, PatternError, Reach, Scope, Secret, ToolView,
 };
-use portcullis_egress::{AllowlistEntry, HostRateLimit};
+use portcullis_egress::{AllowlistEntry, HostRateLimit, SecretUrl, Url};
 use portcullis_family::{Families, SectionChecks, Sections, resolve_path};
 use portcullis_guard::{Days, RuleSchedule, TokenShapes};
 use portcullis_store::secrets::KeyKind;
@@ -78,6 +79,7 @@ pub(super) fn resolve(
             pending: Duration::from_secs(written.approvals.pending_secs),
             approved: Duration::from_secs(written.approvals.approved_secs),
         },
+        notify: checks.notify(&written.notify),
         mcp: written
             .mcp
             .iter()
@@ -93,6 +95,16 @@ pub(super) fn resolve(
         written: document,
     };
     (config, checks.findings)
+}
+
+/// Returns the format of the services that are known by their host.
+fn notify_format_of(url: &str) -> NotifyFormat {
+    let url = Url::parse(url).ok();
+    match url.as_ref().and_then(Url::host_str) {
+        Some("hooks.slack.com") => NotifyFormat::Slack,
+        Some(host) if host == "ntfy.sh" || host.starts_with("ntfy.") => NotifyFormat::Ntfy,
+        _ => NotifyFormat::Json,
+    }
 }
 
 impl ConfigResolver<'_> {
@@ -233,6 +245,31 @@ impl ConfigResolver<'_> {
             }
             Pattern::any()
         })
+    }
+
+    fn notify(&mut self, notify: &written::WrittenNotify) -> NotifySettings {
+        let text = notify.url.as_str();
+        let url = match text {
+            "" => None,
+            handle if handle.starts_with("secret:") => handle.parse().ok().map(SecretUrl::Stored),
+            text => {
+                let is_web = |url: &Url| matches!(url.scheme(), "https" | "http") && url.has_host();
+                let known = Url::parse(text).ok().filter(is_web);
+                known.map(|_| SecretUrl::Given(Secret::new(text.to_owned())))
+            }
+        };
+        if url.is_none() && !text.is_empty() {
+            let expected = "a URL like https://ntfy.sh/my-topic, or better secret:NAME";
+            let text = format!("`notify.url` is invalid, expected {expected}");
+            self.findings.push(Finding { pointer: "/notify/url".to_owned(), text });
+        }
+        let format = match notify.format {
+            written::NotifyFormatName::Auto => notify_format_of(text),
+            written::NotifyFormatName::Json => NotifyFormat::Json,
+            written::NotifyFormatName::Ntfy => NotifyFormat::Ntfy,
+            written::NotifyFormatName::Slack => NotifyFormat::Slack,
+        };
+        NotifySettings { webhook: url.map(|url| NotifyWebhook { url, format }), desktop: notify.desktop }
     }
 
     fn egress(&mut self, egress: &written::WrittenEgress) -> EgressConfig {

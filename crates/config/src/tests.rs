@@ -876,3 +876,21 @@ headers = { Authorization = 5 }
       |   ^^^^^^^^^^^
     "#);
 }
+
+#[test]
+fn the_format_of_a_webhook_is_known_by_its_host_and_its_url_is_not_shown() {
+    let format = |keys: &str| {
+        let config = load(&format!("[notify]\n{keys}"));
+        let shown = config.shown()["notify"]["url"].to_string();
+        assert!(!shown.contains("topic"), "{shown}");
+        config.notify.webhook.map(|webhook| webhook.format)
+    };
+    assert_eq!(format(""), None);
+    assert_eq!(format(r#"url = "https://ntfy.sh/topic""#), Some(NotifyFormat::Ntfy));
+    assert_eq!(format(r#"url = "https://ntfy.example.com/topic""#), Some(NotifyFormat::Ntfy));
+    assert_eq!(format(r#"url = "https://hooks.slack.com/services/topic""#), Some(NotifyFormat::Slack));
+    assert_eq!(format(r#"url = "https://example.com/topic""#), Some(NotifyFormat::Json));
+    assert_eq!(format("url = \"https://example.com/topic\"\nformat = \"slack\""), Some(NotifyFormat::Slack));
+    assert_eq!(format("url = \"secret:NOTIFY\"\nformat = \"ntfy\""), Some(NotifyFormat::Ntfy));
+    insta::assert_snapshot!(check("[notify]\nurl = \"ftp://topic\"\n"), @"portcullis.toml:2: `notify.url` is invalid, expected a URL like https://ntfy.sh/my-topic, or better secret:NAME");
+}

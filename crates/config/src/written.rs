@@ -60,6 +60,9 @@ pub(super) struct WrittenConfig {
     /// Timeouts of approvals.
     #[schemars(extend("x-reload" = "live"))]
     pub(super) approvals: WrittenApprovals,
+    /// Notifications of calls that wait for approval.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub(super) notify: WrittenNotify,
     /// Admin page and API.
     #[schemars(extend("x-reload" = "restart"))]
     pub(super) admin: WrittenAdmin,
@@ -267,6 +270,27 @@ pub(super) struct WrittenApprovals {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+pub(super) struct WrittenNotify {
+    /// Webhook that is told of each pending approval, or better secret:NAME. Without the arguments of the call.
+    #[schemars(example = &"secret:NOTIFY_URL")]
+    pub(super) url: String,
+    /// Format of the webhook: auto, json, ntfy or slack. auto goes by the host, which a secret: URL does not show.
+    pub(super) format: NotifyFormatName,
+    /// Show a notification on the desktop, with notify-send, where there is a session.
+    pub(super) desktop: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum NotifyFormatName {
+    Auto,
+    Json,
+    Ntfy,
+    Slack,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
 pub(super) struct WrittenAdmin {
     /// Enable the admin page and API.
     pub(super) enabled: bool,
@@ -276,6 +300,10 @@ pub(super) struct WrittenAdmin {
 
 /// Redacts the sections of this crate for display: values that are not secret references, and URL queries.
 pub(super) fn hide_values(written: &mut Value) {
+    // Who knows the URL of a webhook may post to it.
+    if written["notify"]["url"].as_str().is_some_and(|url| !url.is_empty()) {
+        hide_value(&mut written["notify"]["url"]);
+    }
     for server in written["mcp"].as_object_mut().into_iter().flat_map(|mcp| mcp.values_mut()) {
         for key in ["env", "headers"] {
             let values = server[key].as_object_mut().into_iter().flat_map(|all| all.values_mut());

@@ -128,7 +128,7 @@ impl EgressClient {
         EgressRequest::new(self, HttpMethod::Get, url)
     }
 
-    /// Builds a GET request to a secret URL. `label` replaces the URL in errors.
+    /// Builds a request to a secret URL, GET unless it has a body. `label` replaces the URL in errors.
     pub fn get_secret_url(&self, address: &SecretUrl, label: impl Into<String>) -> SecretUrlRequest<'_> {
         SecretUrlRequest::new(self, address.clone(), label.into())
     }

@@ -7,7 +7,7 @@ use crate::EgressClient;
 use crate::checked_url::PlainHttp;
 use crate::error::EgressError;
 use crate::request::{EgressRequest, EgressResponse, HttpMethod};
-use crate::secret_template::SecretTemplate;
+use crate::secret_template::{SecretEscaping, SecretTemplate};
 use hyper::header::{self, HeaderMap, HeaderName};
 use portcullis_core::Secret;
 use portcullis_store::secrets::SecretRef;
@@ -45,6 +45,8 @@ pub struct SecretUrlRequest<'a> {
     address: SecretUrl,
     label: String,
     headers: Vec<(HeaderName, String)>,
+    /// The content type and the body of a POST request.
+    sent: Option<(&'static str, String)>,
     plain_http: PlainHttp,
     bytes_max: Option<usize>,
     cancel: CancellationToken,
@@ -71,10 +73,17 @@ impl<'a> SecretUrlRequest<'a> {
             address,
             label,
             headers,
+            sent: None,
             plain_http: PlainHttp::default(),
             bytes_max: None,
             cancel,
         }
+    }
+
+    /// Makes it a POST request with this body.
+    pub fn post(mut self, content_type: &'static str, body: String) -> Self {
+        self.sent = Some((content_type, body));
+        self
     }
 
     pub fn header(mut self, name: HeaderName, value: impl Into<String>) -> Self {
@@ -109,13 +118,16 @@ impl<'a> SecretUrlRequest<'a> {
                 value.map_err(|error| EgressError::Secret { why: error.to_string() })?
             }
         };
-        let mut request =
-            EgressRequest::new(self.egress, HttpMethod::Get, &web_address(address.expose().trim()))
-                .plain_http(self.plain_http)
-                .body_if(|status, _| (200..300).contains(&status))
-                .cancelled_by(&self.cancel);
+        let method = if self.sent.is_some() { HttpMethod::Post } else { HttpMethod::Get };
+        let mut request = EgressRequest::new(self.egress, method, &web_address(address.expose().trim()))
+            .plain_http(self.plain_http)
+            .body_if(|status, _| (200..300).contains(&status))
+            .cancelled_by(&self.cancel);
         for (name, value) in self.headers {
             request = request.header(name, SecretTemplate::text(value));
+        }
+        if let Some((content_type, body)) = self.sent {
+            request = request.body(content_type, SecretTemplate::text(body), SecretEscaping::AsIs);
         }
         if let Some(bytes_max) = self.bytes_max {
             request = request.bytes_max(bytes_max);

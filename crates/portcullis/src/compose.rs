@@ -12,7 +12,7 @@ use portcullis_core::{
     Caller, CatalogChange, ChangeNotifier, Clock, Gate, NoOwners, Origin, Owners, Registry, Secret, Service,
     SystemClock, ToolDef,
 };
-use portcullis_family::{FamilyParts, RegisteredFamilies};
+use portcullis_family::{FamilyParts, RegisteredFamilies, SharedEgress};
 use portcullis_guard::audit::ChangeLog;
 use portcullis_guard::{AuditSettings, GuardHandles, GuardSettings};
 use portcullis_ops::guard_settings::{approval_times, ceiling, local_client, policy, rate};
@@ -51,6 +51,8 @@ pub struct ComposedHub {
     pub config: Arc<ArcSwap<Config>>,
     pub changes: ChangeNotifier,
     pub zone: LiveZone,
+    /// The HTTP client of the families.
+    pub(crate) egress: SharedEgress,
     /// What tool families bring besides tools. They run in a hub that stays.
     pub family_services: Vec<Arc<dyn Service>>,
 }
@@ -161,6 +163,7 @@ pub fn compose(home: &Home, config: &Config, shutdown: &Shutdown) -> Result<Comp
         config: Arc::new(ArcSwap::from_pointee(config.clone())),
         changes,
         zone,
+        egress: parts.egress,
         family_services: families.services,
     })
 }

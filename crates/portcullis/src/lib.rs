@@ -1,6 +1,7 @@
 //! The hub binary as a library: command line, composition.
 
 mod admin;
+mod approval_notifier;
 pub mod cli;
 mod colour;
 mod commands;

@@ -3,6 +3,8 @@
 //! [`of_a_hub`] names them all. `serve` and `stdio` start them once; a command that is a hub for one moment starts only
 //! [`of_a_command`].
 
+use crate::approval_notifier::{ApprovalNotifier, DesktopNotifier};
+use crate::commands::environment;
 use crate::compose::{BoundAddress, ComposedHub};
 use crate::config::Config;
 use crate::home::Home;
@@ -55,6 +57,12 @@ pub fn of_a_hub(composed: &Arc<ComposedHub>, process: ServingHub<'_>) -> Vec<Arc
                 ctx.shutdown.run_until_cancelled(announcing).await;
             }
         }),
+        Arc::new(ApprovalNotifier::new(
+            handles,
+            composed.egress.clone(),
+            config.notify.clone(),
+            DesktopNotifier::find(&environment),
+        )),
         reload::service(home, version, composed, config, bound, log_level),
         Arc::new(ServiceBoard::new(hub, config.workspace.secure_dir())),
     ]);

@@ -94,6 +94,12 @@ impl Default for WrittenLimits {
     }
 }
 
+impl Default for WrittenNotify {
+    fn default() -> Self {
+        WrittenNotify { url: String::new(), format: NotifyFormatName::Auto, desktop: true }
+    }
+}
+
 impl Default for WrittenApprovals {
     fn default() -> Self {
         WrittenApprovals {

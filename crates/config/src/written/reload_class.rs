@@ -92,6 +92,6 @@ mod tests {
 
     #[test]
     fn sections_are_told_as_a_whole() {
-        insta::assert_snapshot!(restart_list(), @"`http.listen`, `logging.format`, `[workspace]`, `[memory]`, `[vault]`, `[web]`, `[calendars]`, `[github]`, `[scripts]`, `[prompts]`, `[egress]`, `[secrets]`, `[limits]`, `[admin]`");
+        insta::assert_snapshot!(restart_list(), @"`http.listen`, `logging.format`, `[workspace]`, `[memory]`, `[vault]`, `[web]`, `[calendars]`, `[github]`, `[scripts]`, `[prompts]`, `[egress]`, `[secrets]`, `[limits]`, `[notify]`, `[admin]`");
     }
 }

@@ -10,6 +10,7 @@
 )]
 
 mod admin;
+mod approval_notices;
 mod approvals;
 mod attacks;
 mod changing_server;
