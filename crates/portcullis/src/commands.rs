@@ -36,7 +36,6 @@ use portcullis_upstream::{HubMark, is_server_descendant};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long blocked reads of stdin may delay the exit.

@@ -62,7 +62,7 @@ fn add(ops: &Operations, args: PolicyAddArgs, as_json: bool) -> Result<ExitCode>
     };
     let new = AddRule { rule, before: args.before, version: seen.version };
     let rules = ops.add_rule(new, &this_user())?;
-    tell(&rules, "Added", at, at, as_json)
+    tell(ops, &rules, "Added", at, at, as_json)
 }
 
 fn remove(ops: &Operations, at: usize, as_json: bool) -> Result<ExitCode> {
@@ -70,7 +70,7 @@ fn remove(ops: &Operations, at: usize, as_json: bool) -> Result<ExitCode> {
     let removed = seen.policy.rules.get(at).map(|_| shown_rule(&seen, at));
     let rules = ops.remove_rule(&RemoveRule { at, version: seen.version.clone() }, &this_user())?;
     if as_json {
-        print::json(&json!(PolicyListing::of(&rules)));
+        print::json(&json!(PolicyListing::of(&rules, ops.server_factory().ok())));
     } else {
         // Shown, so that it can be added again.
         print::out(format!("Removed this rule:\n\n{}", removed.unwrap_or_default()));
@@ -81,11 +81,12 @@ fn remove(ops: &Operations, at: usize, as_json: bool) -> Result<ExitCode> {
 fn move_rule(ops: &Operations, from: usize, to: usize, as_json: bool) -> Result<ExitCode> {
     let seen = policy_rules(&ops.home)?;
     let rules = ops.move_rule(&MoveRule { from, to, version: seen.version }, &this_user())?;
-    tell(&rules, "Moved", to, from.min(to), as_json)
+    tell(ops, &rules, "Moved", to, from.min(to), as_json)
 }
 
 /// Tells of a rule that is at its place now. A running hub follows by itself.
 fn tell(
+    ops: &Operations,
     rules: &PolicyRules,
     verb: &str,
     at: usize,
@@ -93,7 +94,7 @@ fn tell(
     as_json: bool,
 ) -> Result<ExitCode> {
     if as_json {
-        print::json(&json!(PolicyListing::of(rules)));
+        print::json(&json!(PolicyListing::of(rules, ops.server_factory().ok())));
         return Ok(ExitCode::SUCCESS);
     }
     print::out(format!("{verb} this rule; a running hub follows at once:\n\n{}", shown_rule(rules, at)));
