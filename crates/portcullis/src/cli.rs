@@ -17,11 +17,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use portcullis_core::{Effect, ToolView};
 use std::path::PathBuf;
 
+/// Version, commit and profile of this build.
+pub const VERSION: &str = env!("PORTCULLIS_VERSION");
+
 /// One guarded door between AI agents and everything they touch.
 ///
 /// Without a command it starts the server: it creates its home folder, listens on 127.0.0.1:3000 and prints the next steps.
 #[derive(Debug, Parser)]
-#[command(name = "portcullis", version, max_term_width = 100, after_help = EXAMPLES)]
+#[command(name = "portcullis", version = VERSION, max_term_width = 100, after_help = EXAMPLES)]
 pub struct Cli {
     /// Home folder [default: PORTCULLIS_HOME, or the platform's data folder]
     #[arg(long, global = true, value_name = "DIR")]
@@ -127,6 +130,9 @@ Examples:
         #[arg(last = true)]
         words: Vec<String>,
     },
+    /// Write the manual pages into a folder, for packages
+    #[command(name = "__man", hide = true)]
+    Man { folder: PathBuf },
     /// Watchdog: ends the hub's child processes if the hub is killed
     #[command(name = "__guardian", hide = true)]
     Guardian { mark: String },

@@ -28,6 +28,7 @@ pub(crate) use crate::home::environment;
 use crate::passphrase;
 use crate::print;
 use anyhow::{Context, Result, bail};
+use clap::CommandFactory;
 use portcullis_core::{Secret, run_blocking};
 use portcullis_ops::reload::{self, ConfigFileVersion};
 use portcullis_ops::{Actor, CommandUser, Operations, ShutdownWatch, origin_of};
@@ -182,11 +183,21 @@ pub(crate) fn welcome_link(address: SocketAddr, link: &Secret<String>) -> String
     format!("{}/admin/welcome#{}", origin_of(address), link.expose())
 }
 
+/// Writes one page for the program and one for each command. Their version is that of the package: a page with a commit would
+/// change with every build.
+pub(crate) fn manual_pages(folder: &Path) -> Result<ExitCode> {
+    let command = crate::cli::Cli::command().version(env!("CARGO_PKG_VERSION"));
+    clap_mangen::generate_to(command, folder)
+        .with_context(|| format!("cannot write manual pages into `{}`", folder.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustix::process::{Signal, getpid, kill_process};
-    use std::sync::mpsc;
+    use std::process::ExitCode;
+use std::sync::mpsc;
 
     #[test]
     fn a_question_ends_when_the_process_is_told_to() {

@@ -167,6 +167,7 @@ fn run_command(home: Option<&Path>, command: Command, json: bool) -> anyhow::Res
         Command::Store(args) => commands::store::run(home, args, json),
         Command::Completions { shell } => Ok(commands::completions::script(shell)),
         Command::Complete { words } => commands::completions::names(home, &words),
+        Command::Man { folder } => commands::manual_pages(&folder),
         Command::ConfigSchema => {
             print::json(&config::schema());
             Ok(ExitCode::SUCCESS)

@@ -81,6 +81,19 @@ async fn bad_usage_is_told_apart_from_failure() {
 }
 
 #[tokio::test]
+async fn the_version_names_the_commit_and_the_profile() {
+    let ran = home().run(&["--version"]).await;
+    let version = ran.stdout.trim_end();
+    let parts = version.strip_prefix(concat!("portcullis ", env!("CARGO_PKG_VERSION"), " ("));
+    let (commit, profile) = parts.and_then(|parts| parts.strip_suffix(')')?.split_once(", ")).unwrap();
+    let digits = commit.split('-').next().unwrap();
+    let is_commit = digits.len() == 12 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    assert!(is_commit || commit == "commit unknown", "{version}");
+    assert_eq!(profile == "dev", cfg!(debug_assertions), "{version}");
+    assert!(!profile.contains(['/', ' ']), "{version}");
+}
+
+#[tokio::test]
 async fn a_client_is_written_into_cursor() {
     let home = home();
     let config = home.user().join(".cursor/mcp.json");
