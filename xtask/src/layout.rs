@@ -55,6 +55,11 @@ impl Layout {
         self.target.join("shipped").join(program)
     }
 
+    /// Returns the folder of the packages.
+    pub(crate) fn packages(&self) -> PathBuf {
+        self.target.join("packages")
+    }
+
     /// Returns the folder for screenshots of the admin page.
     pub(crate) fn pages(&self) -> PathBuf {
         self.target.join("pages")

@@ -13,6 +13,7 @@ mod generate;
 mod hub;
 mod layout;
 mod node;
+mod package;
 mod pages;
 mod python;
 mod run;
@@ -39,6 +40,8 @@ Tasks:
   words                               check type names, file names and the walkthroughs in CONTRIBUTING.md
   deny                                check licenses and sources of the dependencies (cargo-deny)
   dist                                build the shipped binary (PGO) into target/shipped; half an hour
+  package [--dev | --profile NAME]    write the packages into target/packages, and install and start each; a static and a
+                                      dynamic release build, or with --dev the existing development build
   bench [fetch|upstream]              measure the shipped binary and write docs/benchmarks.md; or only compare
                                       web_fetch with mcp-server-fetch, or upstream calls with other proxies
   torture [--seed N] [--only ROW[,ROW]] [--minutes M] [--json]
@@ -61,6 +64,7 @@ enum Task {
     Words,
     Deny,
     Dist,
+    Package(package::PackageProfile),
     Bench(Vec<String>),
     Torture(torture::TortureSettings),
 }
@@ -100,6 +104,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Words => return words::run(&layout),
         Task::Deny => return deny::run(&layout),
         Task::Dist => dist::build(&layout)?,
+        Task::Package(profile) => return package::run(&layout, &profile),
         Task::Bench(words) => bench::run(&words)?,
         Task::Torture(settings) => return torture::run(&layout, &settings),
     }
@@ -127,6 +132,11 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["words"] => Ok(Task::Words),
         ["deny"] => Ok(Task::Deny),
         ["dist"] => Ok(Task::Dist),
+        ["package"] => Ok(Task::Package(package::PackageProfile::Named(package::RELEASE.to_owned()))),
+        ["package", "--dev"] => Ok(Task::Package(package::PackageProfile::Dev)),
+        ["package", "--profile", name] => {
+            Ok(Task::Package(package::PackageProfile::Named((*name).to_owned())))
+        }
         ["bench", rest @ ..] => Ok(Task::Bench(rest.iter().map(|word| (*word).to_owned()).collect())),
         ["torture", rest @ ..] => parse_torture(rest),
         other => Err(format!("`{}` is not a task", other.join(" "))),
@@ -205,6 +215,9 @@ mod tests {
             ("words", Task::Words),
             ("deny", Task::Deny),
             ("dist", Task::Dist),
+            ("package", Task::Package(package::PackageProfile::Named("release".to_owned()))),
+            ("package --dev", Task::Package(package::PackageProfile::Dev)),
+            ("package --profile dist", Task::Package(package::PackageProfile::Named("dist".to_owned()))),
             ("calendars", Task::Calendars(None)),
             ("calendars --seed 9", Task::Calendars(Some("9".to_owned()))),
         ] {

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result, anyhow};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -136,6 +136,13 @@ impl BackgroundProcess {
             let _ = io::copy(&mut stdout, &mut io::sink());
         });
         receiver.recv_timeout(READY_LIMIT).context("the server does not say where it listens")?
+    }
+
+    /// Writes to the program's stdin.
+    pub(crate) fn send(&mut self, text: &str) -> Result<()> {
+        let stdin = self.child.stdin.as_mut().context("the program's stdin is closed")?;
+        stdin.write_all(text.as_bytes())?;
+        Ok(stdin.flush()?)
     }
 
     /// Returns all running descendants of the program.

@@ -24,7 +24,7 @@ struct Step {
 /// A command as typed at the root of the repository.
 type CommandWords = &'static [&'static str];
 
-const STEPS: [Step; 13] = [
+const STEPS: [Step; 14] = [
     Step {
         name: "format",
         what: "the code is formatted",
@@ -87,6 +87,12 @@ const STEPS: [Step; 13] = [
         what: "the admin page in a real browser",
         needs_build: true,
         plan: |_| vec![&["cargo", "xtask", "pages"]],
+    },
+    Step {
+        name: "packages",
+        what: "each package is complete, installs and starts",
+        needs_build: true,
+        plan: |_| vec![&["cargo", "xtask", "package", "--dev"]],
     },
     Step {
         name: "calendars",
