@@ -37,6 +37,7 @@ use portcullis_upstream::{HubMark, is_server_descendant};
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// How long blocked reads of stdin may delay the exit.
