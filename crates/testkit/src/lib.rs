@@ -5,6 +5,7 @@ pub mod boxed_hub;
 pub mod canary_network;
 pub mod changeable_server;
 pub mod conformance;
+pub mod console;
 pub mod fake_github;
 pub mod faulty_server;
 pub mod mcp_client;

@@ -16,6 +16,7 @@ mod attacks;
 mod changing_server;
 mod commands;
 mod each_limit;
+mod examples;
 mod fake_family;
 mod identity;
 mod idle_servers;
