@@ -65,6 +65,11 @@ impl Layout {
         self.target.join("pages")
     }
 
+    /// Returns the folder of the documentation site.
+    pub(crate) fn docs_site(&self) -> PathBuf {
+        self.target.join("docs-site")
+    }
+
     /// Returns a file or folder of `torture`, below `target/torture`.
     pub(crate) fn torture(&self, name: &str) -> PathBuf {
         self.target.join("torture").join(name)

@@ -9,6 +9,7 @@ mod clients;
 mod conformance;
 mod deny;
 mod dist;
+mod docs;
 mod generate;
 mod hub;
 mod layout;
@@ -37,6 +38,7 @@ Tasks:
   upstreams                           test the built program with real upstream servers, and with OpenCode as client
   pages [--keep]                      test the admin page in a browser; --keep updates the screenshots of the README
   calendars [--seed N]                compare calendar events with a reference implementation
+  docs                                build the documentation site into target/docs-site, and check its links
   words                               check type names, file names and the walkthroughs in CONTRIBUTING.md
   deny                                check licenses and sources of the dependencies (cargo-deny)
   dist                                build the shipped binary (PGO) into target/shipped; half an hour
@@ -61,6 +63,7 @@ enum Task {
     Upstreams,
     Pages(pages::ScreenshotMode),
     Calendars(Option<String>),
+    Docs,
     Words,
     Deny,
     Dist,
@@ -101,6 +104,7 @@ fn perform(task: Task) -> Result<bool> {
         Task::Upstreams => return upstreams::run(&layout),
         Task::Pages(pictures) => return pages::run(&layout, pictures),
         Task::Calendars(seed) => return calendars::run(&layout, seed.as_deref()),
+        Task::Docs => return docs::run(&layout),
         Task::Words => return words::run(&layout),
         Task::Deny => return deny::run(&layout),
         Task::Dist => dist::build(&layout)?,
@@ -129,6 +133,7 @@ fn parse(words: &[String]) -> Result<Task, String> {
         ["calendars", "--seed", seed] if seed.parse::<u64>().is_ok() => {
             Ok(Task::Calendars(Some((*seed).to_owned())))
         }
+        ["docs"] => Ok(Task::Docs),
         ["words"] => Ok(Task::Words),
         ["deny"] => Ok(Task::Deny),
         ["dist"] => Ok(Task::Dist),
@@ -212,6 +217,7 @@ mod tests {
             ("upstreams", Task::Upstreams),
             ("pages", Task::Pages(pages::ScreenshotMode::Leave)),
             ("pages --keep", Task::Pages(pages::ScreenshotMode::Keep)),
+            ("docs", Task::Docs),
             ("words", Task::Words),
             ("deny", Task::Deny),
             ("dist", Task::Dist),

@@ -101,6 +101,12 @@ const STEPS: [Step; 14] = [
         plan: |_| vec![&["cargo", "xtask", "calendars"]],
     },
     Step {
+        name: "docs",
+        what: "the documentation site, and every link in it",
+        needs_build: false,
+        plan: |_| vec![&["cargo", "xtask", "docs"]],
+    },
+    Step {
         name: "deny",
         what: "dependencies, their licenses and sources",
         needs_build: false,
