@@ -32,7 +32,10 @@ const PAGES = [
   ["clients", "/admin/clients"],
   ["secrets", "/admin/secrets"],
   ["policy", "/admin/policy?client=laptop&tool=workspace_write"],
+  ["metrics", "/admin/metrics?range=day"],
+  ["metrics-client", "/admin/metrics?range=week&client=laptop"],
   ["audit", "/admin/audit"],
+  ["audit-records", "/admin/audit?view=records&client=laptop"],
   ["story", "/admin/audit/10240"],
   ["settings", "/admin/settings"],
   ["nothing-here", "/admin/nothing/here"],
@@ -42,9 +45,9 @@ const PAGES = [
 const SHOWN = ["now-light", "approval-hostile-dark"];
 
 /** Starts the invented hub. Returns the link to begin with, and how to end it. */
-function start(perSecond) {
+function start(perSecond, isFresh = false) {
   const child = spawn(process.env.DEMO_BIN, {
-    env: { ...process.env, DEMO_CALLS_PER_SECOND: String(perSecond) },
+    env: { ...process.env, DEMO_CALLS_PER_SECOND: String(perSecond), DEMO_FRESH: isFresh ? "1" : "0" },
     stdio: ["ignore", "pipe", "inherit"],
   });
   return new Promise((resolve, reject) => {
@@ -60,10 +63,17 @@ async function main() {
   const demo = await start(2);
   try {
     await looks(browser, demo);
+    await reads(browser, demo);
     await works(browser, demo);
     await withoutScript(browser, demo);
   } finally {
     demo.end();
+  }
+  const fresh = await start(0, true);
+  try {
+    await setUp(browser, fresh);
+  } finally {
+    fresh.end();
   }
   const flood = await start(FLOOD_PER_SECOND);
   try {
@@ -312,6 +322,86 @@ async function works(browser, demo) {
     quiet("signing out");
   });
   writeFileSync(`${OUT}/state.json`, JSON.stringify(await context.storageState()), { mode: 0o600 });
+  await context.close();
+}
+
+/** A hub after its first start lists what is left to do, until it is dismissed. */
+async function setUp(browser, demo) {
+  const { context, quiet } = await open(browser, demo.host);
+  await check("A fresh hub lists what is left to set up", async () => {
+    const page = await begin(context, demo.link, PASSWORD);
+    for (const [look, size, colorScheme] of [["light", 1280, "light"], ["dark", 1280, "dark"], ["phone", 390, "light"]]) {
+      await page.setViewportSize({ width: size, height: 900 });
+      await page.emulateMedia({ colorScheme });
+      equal(await page.evaluate(problemsOf), [], `${look}: accessibility`);
+      await page.screenshot({ path: `${OUT}/now-fresh-${look}.png`, animations: "disabled" });
+    }
+    equal(await page.locator(".steps li").count(), 4, "steps");
+    await page.getByRole("button", { name: "Dismiss" }).click();
+    await page.waitForFunction(() => !document.querySelector(".steps"));
+    quiet("the checklist");
+  });
+  await context.close();
+}
+
+/** Times are the reader's, charts say what they show, and a call leads to its details. */
+async function reads(browser, demo) {
+  const state = JSON.parse(readFileSync(`${OUT}/state.json`, "utf8"));
+  const { context, quiet } = await open(browser, demo.host, { storageState: state, timezoneId: "Asia/Kathmandu" });
+  const page = await context.newPage();
+  await check("Times are in the zone of the reader, with UTC in the tooltip", async () => {
+    await page.goto(`${demo.origin}/admin/audit`);
+    const wrong = await page.evaluate(() => {
+      const times = [...document.querySelectorAll("time[data-local=full]")];
+      const kathmandu = (at) => new Date(at.getTime() + 345 * 60_000).toISOString().slice(0, 19).replace("T", " ");
+      const isWrong = (time) => time.textContent !== kathmandu(new Date(time.dateTime)) || !time.title.endsWith(" UTC");
+      return times.length < 12 ? ["too few"] : times.filter(isWrong).map((time) => time.outerHTML);
+    });
+    equal(wrong, [], "times");
+    quiet("times");
+  });
+  await check("A period of a chart says what it counted", async () => {
+    await page.goto(`${demo.origin}/admin/metrics?range=day`);
+    const slot = page.locator("[data-chart=latency] .hit").nth(40);
+    await slot.hover();
+    const tip = page.locator(".tip");
+    await tip.waitFor();
+    holds(/^\d{4}-\d\d-\d\d \d\d:\d\d \d+ calls.* · p50 .* · p95 /.test(await tip.textContent()), await tip.textContent());
+    await page.screenshot({ path: `${OUT}/metrics-tip.png`, animations: "disabled" });
+    await page.getByRole("link", { name: "Week", exact: true }).click();
+    await page.getByRole("link", { name: "research", exact: true }).click();
+    await page.getByRole("heading", { level: 2, name: "Client research" }).waitFor();
+    equal(new URL(page.url()).search, "?range=week&client=research", "the range is kept");
+    quiet("charts");
+  });
+  await check("The charts of the Now page stay current", async () => {
+    await page.goto(`${demo.origin}/admin`);
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.evaluate(() => document.querySelector("[data-chart=calls] .bars").setAttribute("d", ""));
+    await page.waitForFunction(() => document.querySelector("[data-chart=calls] .bars").getAttribute("d") !== "");
+    await page.locator("[data-chart=calls] .hit").nth(30).hover();
+    holds((await page.locator(".tip").textContent()).includes("calls"), "the tooltip is gone");
+    quiet("live charts");
+  });
+  await check("A call leads to its details, and a filter is chosen from what is known", async () => {
+    await page.locator("tbody[data-calls] a").nth(20).click();
+    await page.getByRole("heading", { level: 1, name: "Call history" }).waitFor();
+    await page.goto(`${demo.origin}/admin/audit`);
+    await page.getByLabel("Client").selectOption("research");
+    await page.getByRole("button", { name: "Search" }).click();
+    await page.waitForURL(/client=research/);
+    const clients = await page.locator("td[data-label=Client]").allTextContents();
+    holds(clients.length > 0 && clients.every((client) => client === "research"), clients.join());
+    quiet("filters");
+  });
+  await check("On a phone, what waits comes first", async () => {
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.goto(`${demo.origin}/admin`);
+    const top = (name) => page.getByRole("heading", { name }).first().evaluate((element) => element.getBoundingClientRect().top);
+    const [pending, charts] = [await top("Pending approvals"), await top("Calls per minute")];
+    holds(pending < charts && pending < 844, `${pending} and ${charts}`);
+    quiet("the phone");
+  });
   await context.close();
 }
 

@@ -1,7 +1,7 @@
 // Live updates by server-sent events. The stream sends finished rows; here they are only inserted, as text, at most once
 // per frame.
 
-import { countInTitle, toast } from "./page.js";
+import { countInTitle, localizeTimes, localTime, toast } from "./page.js";
 
 /** Rows in the list. Older calls are in the audit log. */
 const ROWS_MAX = 200;
@@ -59,11 +59,20 @@ function newRow(call) {
   const row = document.createElement("tr");
   row.dataset.call = call.call;
   const time = cell("Time", "nowrap number");
-  time.textContent = call.time;
+  const began = document.createElement("time");
+  began.dateTime = call.at;
+  began.title = `${new Date(call.at).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  began.textContent = localTime(new Date(call.at), "second");
+  time.append(began);
   const client = cell("Client", "name");
   client.textContent = call.client;
-  const what = cell("Call", "name");
-  what.textContent = call.what;
+  const what = cell("Call", "");
+  const link = document.createElement("a");
+  link.className = "name";
+  link.href = `/admin/audit/call/${call.call}`;
+  link.dataset.row = "";
+  link.textContent = call.what;
+  what.append(link);
   const args = cell("Arguments", "name soft");
   args.textContent = call.arguments;
   const outcome = cell("Outcome", "");
@@ -215,17 +224,31 @@ async function askForCards(place) {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = page.querySelector("[data-waiting]");
     if (fresh && !place.contains(document.activeElement)) place.replaceChildren(...fresh.children);
+    localizeTimes(place);
   } catch {
     // The next change retries.
   }
 }
 
-function drawPlots(update) {
-  for (const [name, paths] of Object.entries(update.plots)) {
-    const plot = document.querySelector(`[data-plot="${CSS.escape(name)}"]`);
-    plot?.querySelector(".area")?.setAttribute("d", paths.area);
-    plot?.querySelector(".line:not(.second)")?.setAttribute("d", paths.line);
-    if (paths.second) plot?.querySelector(".second")?.setAttribute("d", paths.second);
+function drawCharts(update) {
+  for (const [name, drawing] of Object.entries(update.charts)) {
+    const chart = document.querySelector(`[data-chart="${CSS.escape(name)}"]`);
+    if (!chart) continue;
+    const paths = { ".area": "area", ".bars:not(.faulty)": "bars", ".faulty": "faulty", ".first": "line", ".second": "second" };
+    for (const [selector, path] of Object.entries(paths)) chart.querySelector(selector)?.setAttribute("d", drawing[path]);
+    for (const label of ["top", "middle"]) {
+      const place = chart.querySelector(`[data-${label}]`);
+      if (place) place.textContent = drawing[label];
+    }
+    chart.querySelectorAll(".hit").forEach((slot, at) => {
+      slot.dataset.at = update.slots[at]?.at ?? "";
+      slot.dataset.tip = update.slots[at]?.tip ?? "";
+    });
+    chart.querySelectorAll(".axis time").forEach((tick, at) => {
+      tick.dateTime = update.ticks[at] ?? "";
+      tick.title = `${tick.dateTime.slice(0, 19).replace("T", " ")} UTC`;
+    });
+    localizeTimes(chart);
   }
   for (const [name, text] of Object.entries(update.figures)) {
     const place = document.querySelector(`[data-figure="${CSS.escape(name)}"]`);
@@ -242,7 +265,7 @@ function connect() {
   source.addEventListener("calls", (event) => take(JSON.parse(event.data)));
   source.addEventListener("waiting", (event) => setWaiting(JSON.parse(event.data)));
   source.addEventListener("scripts", (event) => setScripts(JSON.parse(event.data)));
-  source.addEventListener("hour", (event) => drawPlots(JSON.parse(event.data)));
+  source.addEventListener("hour", (event) => drawCharts(JSON.parse(event.data)));
   source.addEventListener("missed", (event) => {
     missed += JSON.parse(event.data);
     if (missedPlace) missedPlace.textContent = `${missed} calls skipped`;

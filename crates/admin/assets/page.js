@@ -1,4 +1,5 @@
-// Progressive enhancement of every page: relative times, copy buttons, keyboard shortcuts. No decision needs it.
+// Progressive enhancement of every page: times in the reader's zone, tooltips of charts, copy buttons, keyboard shortcuts. No
+// decision needs it.
 
 const root = document.documentElement;
 root.classList.add("scripted");
@@ -40,6 +41,73 @@ export function countInTitle(count) {
   document.title = count > 0 ? `(${count}) ${title}` : title;
 }
 countInTitle(Number(document.querySelector('nav [data-count="a"] [data-number]')?.textContent ?? 0));
+const two = (number) => String(number).padStart(2, "0");
+const WEEKDAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+
+/** Formats in the reader's zone, like `TimeDisplay` in src/page/formatting.rs. */
+export function localTime(at, form) {
+  const minute = `${two(at.getHours())}:${two(at.getMinutes())}`;
+  const second = `${minute}:${two(at.getSeconds())}`;
+  if (form === "day") return `${WEEKDAYS[at.getDay()]} ${at.getDate()}`;
+  if (form === "minute") return minute;
+  if (form === "second") return second;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${second}`;
+}
+
+/** Shows the times of the hub in the reader's zone. Their tooltips stay in UTC. */
+export function localizeTimes(place = document) {
+  for (const time of place.querySelectorAll("time[data-local]")) {
+    const at = new Date(time.dateTime);
+    if (!Number.isNaN(at.getTime())) time.textContent = localTime(at, time.dataset.local);
+  }
+}
+localizeTimes();
+
+// One tooltip for all charts, beside the period that is pointed at.
+const tip = document.createElement("div");
+tip.className = "tip";
+tip.hidden = true;
+tip.setAttribute("aria-hidden", "true");
+document.body.append(tip);
+
+function hideTip() {
+  tip.hidden = true;
+  document.querySelector(".hit.pointed")?.classList.remove("pointed");
+}
+
+/** Makes the native tooltips of a chart into the quick one, which a finger can open too. */
+function adoptTips(chart) {
+  for (const slot of chart.querySelectorAll(".hit")) {
+    const title = slot.querySelector("title");
+    slot.dataset.tip = title?.textContent.split(": ").slice(1).join(": ") ?? "";
+    title?.remove();
+  }
+  const show = (event) => {
+    const slot = event.target.closest?.(".hit");
+    hideTip();
+    if (!slot) return;
+    slot.classList.add("pointed");
+    const time = document.createElement("strong");
+    time.textContent = localTime(new Date(slot.dataset.at), "full").slice(0, -3);
+    tip.replaceChildren(time, ` ${slot.dataset.tip}`);
+    tip.hidden = false;
+    const [at, size] = [slot.getBoundingClientRect(), tip.getBoundingClientRect()];
+    const left = Math.max(8, Math.min(at.left + at.width / 2 - size.width / 2, innerWidth - size.width - 8));
+    tip.style.left = `${left}px`;
+    tip.style.top = `${Math.max(8, at.top - size.height - 8)}px`;
+  };
+  chart.addEventListener("pointermove", show);
+  chart.addEventListener("pointerdown", show);
+  // A finger leaves when it is lifted; its tooltip stays until the next tap.
+  chart.addEventListener("pointerleave", (event) => {
+    if (event.pointerType !== "touch") hideTip();
+  });
+}
+document.querySelectorAll("[data-chart] svg").forEach(adoptTips);
+addEventListener("scroll", hideTip, { passive: true });
+document.addEventListener("pointerdown", (event) => {
+  if (!event.target.closest("[data-chart]")) hideTip();
+});
 
 function refreshTimes() {
   const now = Date.now();

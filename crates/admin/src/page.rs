@@ -7,6 +7,7 @@
 mod approvals;
 mod assets;
 mod audit;
+mod chart;
 mod clients;
 mod difference;
 mod flash;
@@ -15,9 +16,9 @@ mod formatting;
 mod frame;
 mod html_escaper;
 mod live;
+mod metrics;
 mod now;
 mod page_request;
-mod plot;
 mod policy;
 mod rows;
 mod schema_form;
@@ -25,6 +26,7 @@ mod scripts;
 mod secrets;
 mod servers;
 mod settings;
+mod setup_checklist;
 mod sign_in_pages;
 mod tools;
 
@@ -68,6 +70,8 @@ pub(crate) fn router(app: AdminApp) -> Router {
         .route("/admin/sign-in", get(sign_in_pages::sign_in).post(sign_in_pages::take_sign_in))
         .route("/admin/welcome", get(sign_in_pages::welcome).post(sign_in_pages::take_welcome))
         .route("/admin/sign-out", post(sign_in_pages::sign_out))
+        .route("/admin/setup", post(setup_checklist::dismiss))
+        .route("/admin/metrics", get(metrics::show))
         .route("/admin/theme", post(sign_in_pages::theme))
         .route("/admin/approvals", get(approvals::list))
         .route("/admin/approvals/{id}", get(approvals::one).post(approvals::decide))
@@ -85,6 +89,7 @@ pub(crate) fn router(app: AdminApp) -> Router {
         .route("/admin/audit", get(audit::search))
         .route("/admin/audit/verify", post(audit::verify))
         .route("/admin/audit/{seq}", get(audit::story))
+        .route("/admin/audit/call/{call}", get(audit::of_call))
         .route("/admin/settings", get(settings::list))
         .route("/admin/settings/password", post(settings::change_password))
         .route("/admin/settings/sessions", post(settings::end_all))

@@ -187,6 +187,16 @@ impl ToolDef {
         }
     }
 
+    /// Returns the upstream server or native family of the tool.
+    pub fn provider(&self) -> &str {
+        match (&self.server, &self.view) {
+            (Some(server), _) => server,
+            // `find_tools` is visible to clients with the search view only.
+            (None, Some(_)) => "search",
+            (None, None) => self.name.split('_').next().unwrap_or_default(),
+        }
+    }
+
     /// Makes an upstream tool. Its annotations are untrusted; policy uses `effect`.
     #[expect(clippy::too_many_arguments, reason = "one per field")]
     pub fn foreign(

@@ -29,7 +29,8 @@ pub use chain::ChainKeyError;
 pub use event::{ChangeLog, OpenChange};
 pub use log_reader::{LogFollower, each_line, last_lines};
 pub use search::{
-    AuditMatches, AuditQuery, LAST_CALLS_RECORDS_MAX, each_match, last_calls, records_of_call, search,
+    AuditMatches, AuditQuery, CallMatches, LAST_CALLS_RECORDS_MAX, RecordedCall, each_match, last_calls,
+    newest_ends, records_of_call, search, search_calls,
 };
 pub use spool::{SpoolReader, SpooledChange};
 pub use verify::{LogDefect, VerifyError, VerifyReport, verify};

@@ -23,8 +23,11 @@ mod validate;
 pub use approve::{ApprovalDesk, ApprovalTimes};
 pub use audit::{AuditHandle, AuditSettings};
 pub use authorize::ActivePolicy;
-pub use live::{LiveCall, LiveCalls, LiveEnd, LiveEvent, MinuteStats};
+pub use live::{
+    EndedCall, LiveCall, LiveCalls, LiveEnd, LiveEvent, PeriodStats, RangeStats, StatsRange, StatsSnapshot,
+};
 pub use metrics::{Metrics, ServerStats};
+pub use outcome_kind::outcome_names;
 pub use policy::{
     Days, Explanation, Hours, Policy, PolicyRule, RuleAction, RuleCondition, RuleSchedule, announce_windows,
     default_action,

@@ -1,15 +1,15 @@
-//! Live view of calls: the recent ones, a stream of begin and end events, and statistics per minute.
+//! Live view of calls: the recent ones, a stream of begin and end events, and statistics by period.
 //!
 //! All in memory and of fixed size. Events hold the same data as the audit record, redacted the same way. Without listeners
 //! nothing is sent.
 
-mod minute_stats;
+mod call_stats;
 
-pub use minute_stats::MinuteStats;
+pub use call_stats::{EndedCall, PeriodStats, RangeStats, StatsRange, StatsSnapshot};
 
 use crate::audit::AuditSubject;
 use crate::outcome_kind::OutcomeKind;
-use minute_stats::MinuteRing;
+use call_stats::{Arrival, CallStats};
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,6 +69,11 @@ impl LiveCall {
         self.subject.kind()
     }
 
+    /// The upstream server or native family of a known tool.
+    pub fn server(&self) -> Option<&str> {
+        self.subject.server()
+    }
+
     pub fn target(&self) -> &str {
         self.subject.target()
     }
@@ -107,6 +112,9 @@ struct Inner {
     events: OnceLock<broadcast::Sender<LiveEvent>>,
     open: AtomicUsize,
     seen: Mutex<RecentActivity>,
+    stats: Mutex<CallStats>,
+    /// When the first call of this run began. Calls that ended before are from earlier runs.
+    first: OnceLock<SystemTime>,
 }
 
 #[derive(Default)]
@@ -115,7 +123,6 @@ struct RecentActivity {
     recent: VecDeque<Arc<LiveCall>>,
     /// The last call of each client.
     last: HashMap<String, SystemTime>,
-    minutes: MinuteRing,
 }
 
 impl RecentActivity {
@@ -136,7 +143,13 @@ impl RecentActivity {
 
 impl Default for LiveCalls {
     fn default() -> LiveCalls {
-        let inner = Inner { events: OnceLock::new(), open: AtomicUsize::new(0), seen: Mutex::default() };
+        let inner = Inner {
+            events: OnceLock::new(),
+            open: AtomicUsize::new(0),
+            seen: Mutex::default(),
+            stats: Mutex::default(),
+            first: OnceLock::new(),
+        };
         LiveCalls { inner: Arc::new(inner) }
     }
 }
@@ -163,13 +176,29 @@ impl LiveCalls {
     }
 
     /// Returns the statistics of the last 60 minutes, oldest first, without empty ones.
-    pub fn minutes(&self, now: SystemTime) -> Vec<MinuteStats> {
-        self.inner.seen.lock().minutes.counted(now)
+    pub fn minutes(&self, now: SystemTime) -> Vec<PeriodStats> {
+        self.inner.stats.lock().all(StatsRange::Hour, now).periods
+    }
+
+    /// Returns the statistics of all calls, of each client and of each server.
+    pub fn stats(&self, range: StatsRange, now: SystemTime) -> StatsSnapshot {
+        self.inner.stats.lock().snapshot(range, now)
+    }
+
+    /// Returns when the first call of this run began.
+    pub fn first_call(&self) -> Option<SystemTime> {
+        self.inner.first.get().copied()
+    }
+
+    /// Counts a call of an earlier run of the hub, which ended before [`LiveCalls::first_call`].
+    pub fn count_past(&self, call: &EndedCall<'_>) {
+        self.inner.stats.lock().count(call, Arrival::Past);
     }
 
     pub(crate) fn opened(&self, at: SystemTime, subject: Arc<AuditSubject>) -> Arc<LiveCall> {
         let call = Arc::new(LiveCall { at, subject, end: OnceLock::new() });
         self.inner.open.fetch_add(1, Ordering::Relaxed);
+        self.inner.first.get_or_init(|| at);
         {
             let mut seen = self.inner.seen.lock();
             if seen.recent.len() >= RECENT_MAX {
@@ -193,7 +222,14 @@ impl LiveCalls {
         self.inner.open.fetch_sub(1, Ordering::Relaxed);
         // Set once; a second end is ignored.
         let _ = call.end.set(LiveEnd { ending, bytes, duration });
-        self.inner.seen.lock().minutes.count(now, ending != OutcomeKind::Ok, duration);
+        let ended = EndedCall {
+            at: now,
+            client: call.client(),
+            server: call.server(),
+            failed: ending != OutcomeKind::Ok,
+            duration,
+        };
+        self.inner.stats.lock().count(&ended, Arrival::Live);
         self.send(|| LiveEvent::Closed(call.clone()));
     }
 

@@ -53,6 +53,12 @@ impl OutcomeKind {
     }
 }
 
+/// Returns the outcomes that a record may have.
+pub fn outcome_names() -> impl Iterator<Item = &'static str> {
+    let failed = ErrorKind::ALL.into_iter().map(OutcomeKind::Failed);
+    [OutcomeKind::Ok, OutcomeKind::ToolError].into_iter().chain(failed).map(OutcomeKind::as_str)
+}
+
 /// Returns whether an upstream result has `isError: true`. Most lack the word, so most are not parsed.
 fn says_error(result: &str) -> bool {
     #[derive(Deserialize)]

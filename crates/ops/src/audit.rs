@@ -5,17 +5,23 @@ use crate::context::Operations;
 use crate::desk::{AuditRecord, SearchAudit};
 use jiff::Timestamp;
 use portcullis_core::json::printable;
-use portcullis_core::{Clock, Pattern, SystemClock, counted};
+use portcullis_core::{Clock, Pattern, SystemClock, ToolDef, counted};
 use portcullis_guard::AuditSettings;
-use portcullis_guard::audit::{self, AuditMatches, AuditQuery, LogDefect, VerifyError, VerifyReport};
+use portcullis_guard::audit::{
+    self, AuditMatches, AuditQuery, CallMatches, LogDefect, RecordedCall, VerifyError, VerifyReport,
+};
+pub use portcullis_guard::outcome_names;
 use portcullis_store::approvals::Approval;
 use portcullis_store::clients::parse_duration;
 use portcullis_store::database::wait;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// Default and maximum page size.
 const LIMIT_USUALLY: usize = 100;
 const LIMIT_MAX: usize = 500;
+/// Tools of a server whose names do not begin with its name, in a search for its calls.
+const SERVER_TOOLS_MAX: usize = 100;
 /// Maximum length of the search text.
 const TEXT_BYTES_MAX: usize = 1_000;
 
@@ -80,13 +86,29 @@ impl Operations {
 
     /// Returns a page of the records that match, newest first.
     pub fn search_audit(&self, search: SearchAudit) -> Result<AuditMatches, Problem> {
+        let (query, limit) = self.checked_query(search)?;
+        self.flush_audit();
+        audit::search(&self.audit_settings(), &query, limit).map_err(unreadable)
+    }
+
+    /// Returns a page of the calls that match, the last begun first, and whether there are more.
+    pub fn search_calls(&self, search: SearchAudit) -> Result<CallMatches, Problem> {
+        let (query, limit) = self.checked_query(search)?;
+        self.flush_audit();
+        audit::search_calls(&self.audit_settings(), &query, limit).map_err(unreadable)
+    }
+
+    fn checked_query(&self, search: SearchAudit) -> Result<(AuditQuery, usize), Problem> {
         let limit = search.limit.unwrap_or(LIMIT_USUALLY);
         if !(1..=LIMIT_MAX).contains(&limit) {
             return Err(Problem::invalid(format!("`limit` is {limit}, expected 1 to {LIMIT_MAX}")));
         }
-        let query = audit_query(search)?;
-        self.flush_audit();
-        audit::search(&self.audit_settings(), &query, limit).map_err(unreadable)
+        let server = search.server.clone().filter(|server| !server.is_empty());
+        let mut query = audit_query(search)?;
+        if let (Some(server), Some(live)) = (server, &self.live) {
+            query.server = Some(pattern(&tool_globs(&server, &live.registry.tools()))?);
+        }
+        Ok((query, limit))
     }
 
     /// Returns all records of a call, by the sequence number of any of them, and the approval that allowed it.
@@ -117,14 +139,25 @@ impl Operations {
     }
 }
 
+fn pattern(globs: &[String]) -> Result<Pattern, Problem> {
+    Pattern::new(globs).map_err(|error| Problem::invalid(error.to_string()))
+}
+
+/// Returns globs over the names of a server's tools: those that begin with its name, and of the rest as many as a filter holds.
+fn tool_globs(server: &str, tools: &[Arc<ToolDef>]) -> Vec<String> {
+    let prefix = format!("{server}_");
+    let own = tools.iter().filter(|tool| tool.provider() == server && !tool.name.starts_with(&prefix));
+    let own: Vec<String> = own.map(|tool| tool.name.clone()).take(SERVER_TOOLS_MAX).collect();
+    std::iter::once(format!("{prefix}*")).chain(own).collect()
+}
+
 /// Checks a search. Empty fields match everything.
 pub fn audit_query(search: SearchAudit) -> Result<AuditQuery, Problem> {
     let glob = |glob: Option<String>| {
         let glob = glob.filter(|glob| !glob.trim().is_empty());
-        glob.map(|glob| Pattern::new(&[glob]))
-            .transpose()
-            .map_err(|error| Problem::invalid(error.to_string()))
+        glob.map(|glob| pattern(&[glob])).transpose()
     };
+    let server = search.server.filter(|server| !server.is_empty()).map(|server| tool_globs(&server, &[]));
     let time = |name: &str, text: Option<String>| {
         let text = text.filter(|text| !text.trim().is_empty());
         text.map(|text| since(name, &text, &SystemClock)).transpose()
@@ -138,6 +171,7 @@ pub fn audit_query(search: SearchAudit) -> Result<AuditQuery, Problem> {
     Ok(AuditQuery {
         client: glob(search.client)?,
         target: glob(search.tool)?,
+        server: server.map(|globs| pattern(&globs)).transpose()?,
         outcome: search.outcome.filter(|outcome| !outcome.is_empty()),
         since: time("since", search.since)?,
         until: time("until", search.until)?,
@@ -167,6 +201,22 @@ fn since(name: &str, text: &str, clock: &dyn Clock) -> Result<Timestamp, Problem
 /// Reads a line of the log.
 pub fn audit_record(line: &[u8]) -> Option<AuditRecord> {
     serde_json::from_slice(line).ok()
+}
+
+/// Reads both records of a call as one: the begin record, with the decision and outcome of the end.
+pub fn call_record(call: &RecordedCall) -> Option<AuditRecord> {
+    let begin = audit_record(&call.begin)?;
+    let end = call.end.as_deref().and_then(audit_record).unwrap_or_default();
+    Some(AuditRecord {
+        phase: "call".to_owned(),
+        decision: end.decision,
+        rule: end.rule,
+        approval: end.approval,
+        outcome: end.outcome,
+        bytes: end.bytes,
+        duration_us: end.duration_us,
+        ..begin
+    })
 }
 
 /// A record, with what the log says about itself.
@@ -232,6 +282,32 @@ mod tests {
         ] {
             assert_eq!(entry(line).details(), expected);
         }
+    }
+
+    #[test]
+    fn a_call_is_its_begin_with_how_it_ended() {
+        let begin =
+            br#"{"seq":7,"time":"t","phase":"begin","client":"a","target":"b_c","args":"{}"}"#.to_vec();
+        let end = br#"{"seq":9,"time":"u","phase":"end","client":"a","target":"b_c","begin":7,"outcome":"ok","bytes":4,"duration_us":3,"decision":"allow","rule":"r"}"#.to_vec();
+        let open = AuditRecord {
+            seq: 7,
+            time: "t".to_owned(),
+            phase: "call".to_owned(),
+            client: "a".to_owned(),
+            target: "b_c".to_owned(),
+            args: Some("{}".to_owned()),
+            ..AuditRecord::default()
+        };
+        assert_eq!(call_record(&RecordedCall { begin: begin.clone(), end: None }), Some(open.clone()));
+        let ended = AuditRecord {
+            decision: Some("allow".to_owned()),
+            rule: Some("r".to_owned()),
+            outcome: Some("ok".to_owned()),
+            bytes: Some(4),
+            duration_us: Some(3),
+            ..open
+        };
+        assert_eq!(call_record(&RecordedCall { begin, end: Some(end) }), Some(ended));
     }
 
     #[test]

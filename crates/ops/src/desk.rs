@@ -15,6 +15,7 @@ mod scripts;
 mod secrets;
 mod servers;
 mod settings;
+mod statistics;
 mod tools;
 
 pub use approvals::*;
@@ -28,6 +29,7 @@ pub use scripts::*;
 pub use secrets::*;
 pub use servers::*;
 pub use settings::*;
+pub use statistics::*;
 pub use tools::*;
 
 use crate::{Actor, Problem};
@@ -54,6 +56,9 @@ pub struct OneTimeReveal<T> {
 /// is stale (optimistic concurrency).
 pub trait Desk: Send + Sync + 'static {
     fn overview(&self) -> DeskFuture<'_, Overview>;
+
+    /// Calls, errors and latency over time: all, by client and by server.
+    fn statistics(&self, wanted: StatisticsQuery) -> DeskFuture<'_, Statistics>;
 
     /// Recent calls from the ring buffer, newest first; older ones are in the audit log.
     fn recent_calls(&self) -> DeskFuture<'_, RecentCalls>;

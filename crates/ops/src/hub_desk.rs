@@ -14,6 +14,7 @@ mod scripts;
 mod secrets;
 mod server_login;
 mod servers;
+mod statistics;
 mod tools;
 
 pub use script_status::ScriptStatusWatcher;
@@ -27,8 +28,8 @@ use crate::desk::{
     CreatedClient, DecideApproval, DecisionReceipt, Desk, DeskFuture, GrantSecret, ImportPreview,
     ImportServers, ImportSource, MoveRule, OneTimeReveal, Overview, PolicyExplanation, PolicyView,
     RecentCalls, RemoveRule, ScriptDesk, SearchAudit, SecretList, SecretReceipt, ServerDetail, ServerList,
-    ServerLoginUrl, SetSecret, SettingsView, SwitchServer, TestPolicy, ToolDetail, ToolList, TrustServer,
-    TryTool, TryToolResult,
+    ServerLoginUrl, SetSecret, SettingsView, Statistics, StatisticsQuery, SwitchServer, TestPolicy,
+    ToolDetail, ToolList, TrustServer, TryTool, TryToolResult,
 };
 use crate::home::Home;
 use crate::policy::policy_rules;
@@ -49,6 +50,8 @@ pub struct HubDesk {
     logins: parking_lot::Mutex<server_login::PendingLogins>,
     /// Last calls before startup, read from the audit log on first use.
     last_calls: tokio::sync::OnceCell<clients::LastCalls>,
+    /// Statistics of calls before startup, counted from the audit log on first use.
+    past_calls: tokio::sync::OnceCell<statistics::PastCalls>,
     scripts: Option<scripts::HubScripts>,
 }
 
@@ -79,6 +82,7 @@ impl HubDesk {
             looked_at: parking_lot::Mutex::default(),
             logins: parking_lot::Mutex::default(),
             last_calls: tokio::sync::OnceCell::new(),
+            past_calls: tokio::sync::OnceCell::new(),
             scripts,
         }
     }
@@ -106,6 +110,10 @@ impl HubDesk {
 impl Desk for HubDesk {
     fn overview(&self) -> DeskFuture<'_, Overview> {
         Box::pin(self.glance())
+    }
+
+    fn statistics(&self, wanted: StatisticsQuery) -> DeskFuture<'_, Statistics> {
+        Box::pin(self.show_statistics(wanted))
     }
 
     fn recent_calls(&self) -> DeskFuture<'_, RecentCalls> {

@@ -5,11 +5,11 @@ use crate::data::ago;
 use jiff::Timestamp;
 use portcullis_ops::desk::*;
 
-pub(crate) fn minutes() -> Vec<MinuteSummary> {
+pub(crate) fn minutes() -> Vec<PeriodSummary> {
     (0..60)
         .map(|n: u64| {
             let wave = (n * n * 7 + n * 13) % 29;
-            MinuteSummary {
+            PeriodSummary {
                 at: ago(59 - i64::try_from(n).unwrap_or(0)),
                 calls: 18 + wave + if n > 40 { 12 } else { 0 },
                 errors: if n % 11 == 3 { 4 } else { u64::from(n % 7 == 2) },
@@ -18,6 +18,53 @@ pub(crate) fn minutes() -> Vec<MinuteSummary> {
             }
         })
         .collect()
+}
+
+/// Statistics of a range, a little of them for each client and server.
+pub(crate) fn statistics(range: &str) -> Statistics {
+    let (range, seconds, fine, coarse) = match range {
+        "week" => ("week", 604_800, 7_200, 21_600),
+        "day" => ("day", 86_400, 900, 3_600),
+        _ => ("hour", 3_600, 60, 300),
+    };
+    let now = Timestamp::now();
+    let series = |name: &str, period_seconds: u64, part: u64| {
+        let first = u64::try_from(now.as_second()).unwrap_or(0) / period_seconds - seconds / period_seconds;
+        let period = |n: u64| {
+            let wave = (n * n * 7 + n * 13 + part * 5) % 29;
+            let calls = (18 + wave) * period_seconds / 60 / part;
+            PeriodSummary {
+                at: Timestamp::from_second(i64::try_from((first + 1 + n) * period_seconds).unwrap_or(0))
+                    .unwrap_or(now),
+                calls: if n % 17 == 9 { 0 } else { calls },
+                errors: if n % 11 == 3 { calls / 8 } else { 0 },
+                p50_us: 2_100 + wave * 140 * part,
+                p95_us: 9_000 + wave * 2_200 * part,
+            }
+        };
+        let periods: Vec<_> = (0..seconds / period_seconds).map(period).filter(|one| one.calls > 0).collect();
+        let sum = |of: fn(&PeriodSummary) -> u64| -> u64 { periods.iter().map(of).sum() };
+        let total = PeriodSummary {
+            at: now,
+            calls: sum(|one| one.calls),
+            errors: sum(|one| one.errors),
+            p50_us: 3_900 * part,
+            p95_us: 41_000 * part,
+        };
+        CallSeries { name: name.into(), period_seconds, periods, total }
+    };
+    let named = |names: &[&str]| {
+        names.iter().zip(2..).map(|(name, part)| series(name, coarse, part)).collect::<Vec<_>>()
+    };
+    Statistics {
+        range: range.into(),
+        now,
+        counted_since: (range == "week").then(|| ago(60 * 24 * 5)),
+        all: series("", fine, 1),
+        clients: named(&["laptop", "research", "ci-deploy"]),
+        servers: named(&["workspace", "git", "calculator", "vault"]),
+        known_servers: ["calculator", "git", "memory", "vault", "workspace"].map(String::from).to_vec(),
+    }
 }
 
 pub(crate) fn call(number: u64) -> CallView {
@@ -92,6 +139,23 @@ pub(crate) fn records() -> Vec<AuditRecord> {
                 digest: (!is_end).then(|| "7e0a".repeat(16)),
                 approval: None,
             }
+        })
+        .collect()
+}
+
+/// One record per call, as a search for calls returns them.
+pub(crate) fn calls() -> Vec<AuditRecord> {
+    let ends = records().into_iter().filter(|record| record.phase == "end");
+    ends.enumerate()
+        .map(|(n, end)| AuditRecord {
+            phase: "call".into(),
+            seq: end.begin.unwrap_or_default(),
+            args: Some(call(n as u64 * 2).arguments),
+            begin: None,
+            // The newest still runs.
+            outcome: end.outcome.clone().filter(|_| n > 0),
+            duration_us: end.duration_us.filter(|_| n > 0),
+            ..end
         })
         .collect()
 }

@@ -23,6 +23,8 @@ pub(crate) struct DemoDesk {
     events: broadcast::Sender<Arc<AdminEvent>>,
     state: Mutex<DemoState>,
     scripts: DemoScripts,
+    /// As after the first start: without servers, rules and calls.
+    is_fresh: bool,
 }
 
 struct DemoState {
@@ -65,7 +67,21 @@ impl DemoDesk {
             events: broadcast::Sender::new(EVENTS_MAX),
             state: Mutex::new(state),
             scripts: DemoScripts,
+            is_fresh: false,
         }
+    }
+
+    /// A hub after its first start.
+    pub(crate) fn fresh() -> DemoDesk {
+        let desk = DemoDesk { is_fresh: true, ..DemoDesk::new() };
+        {
+            let mut state = desk.state();
+            state.calls.clear();
+            state.policy.rules.clear();
+            state.clients.retain(|client| client.token_hint.is_none());
+            state.clients.iter_mut().for_each(|client| client.last_call = None);
+        }
+        desk
     }
 
     /// Lets calls happen.
@@ -112,6 +128,22 @@ impl Desk for DemoDesk {
             works: reason.is_none(),
             reason: reason.map(Into::into),
         };
+        if self.is_fresh {
+            return ready(Ok(Overview {
+                version: "0.1.0".into(),
+                started: data::ago(0),
+                now: Timestamp::now(),
+                ready: true,
+                parts: Vec::new(),
+                alerts: Vec::new(),
+                approvals_waiting: 0,
+                scripts_waiting: Some(0),
+                servers: Vec::new(),
+                sessions: BTreeMap::new(),
+                calls_open: 0,
+                minutes: Vec::new(),
+            }));
+        }
         ready(Ok(Overview {
             version: "0.1.0".into(),
             started: self.started,
@@ -131,6 +163,10 @@ impl Desk for DemoDesk {
         }))
     }
 
+    fn statistics(&self, wanted: StatisticsQuery) -> DeskFuture<'_, Statistics> {
+        ready(Ok(calls::statistics(wanted.range.as_deref().unwrap_or_default())))
+    }
+
     fn recent_calls(&self) -> DeskFuture<'_, RecentCalls> {
         ready(Ok(RecentCalls { calls: self.state().calls.iter().cloned().collect() }))
     }
@@ -148,6 +184,9 @@ impl Desk for DemoDesk {
     }
 
     fn approvals(&self, wanted: ApprovalFilter) -> DeskFuture<'_, ApprovalList> {
+        if self.is_fresh {
+            return ready(Ok(ApprovalList { approvals: Vec::new() }));
+        }
         ready(Ok(ApprovalList { approvals: self.state().questions.list(wanted.all) }))
     }
 
@@ -397,9 +436,16 @@ impl Desk for DemoDesk {
     }
 
     fn search_audit(&self, search: SearchAudit) -> DeskFuture<'_, AuditPage> {
-        let text = search.text.unwrap_or_default().to_lowercase();
+        let text = search.text.clone().unwrap_or_default().to_lowercase();
         let is_like = |record: &AuditRecord| format!("{record:?}").to_lowercase().contains(&text);
-        let records: Vec<_> = calls::records().into_iter().filter(is_like).collect();
+        let known = if search.calls { calls::calls() } else { calls::records() };
+        let fits =
+            |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
+        let fits = |record: &AuditRecord| {
+            fits(&search.client, &record.client)
+                && fits(&search.outcome, record.outcome.as_deref().unwrap_or_default())
+        };
+        let records: Vec<_> = known.into_iter().filter(is_like).filter(fits).collect();
         ready(Ok(AuditPage {
             cursor: (!records.is_empty()).then(|| "next".into()),
             records,

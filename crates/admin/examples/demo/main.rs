@@ -1,7 +1,7 @@
 //! The admin page with demo data, for page development: `cargo run -p portcullis-admin --example demo`.
 //!
-//! It prints the link with which to begin. `DEMO_PORT` chooses the port, `DEMO_CALLS_PER_SECOND` how much happens. Browser
-//! tests use it for what a real hub cannot be made to show at will.
+//! It prints the link with which to begin. `DEMO_PORT` chooses the port, `DEMO_CALLS_PER_SECOND` how much happens, and
+//! `DEMO_FRESH=1` shows a hub after its first start. Browser tests use it for what a real hub cannot be made to show at will.
 
 #![expect(clippy::print_stdout, reason = "a person reads where to look")]
 
@@ -56,7 +56,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Arc::new(AdminStore::open(&portcullis_store::open(folder.path(), &[])?, Arc::new(SystemClock)));
     let link = admins.make_link()?;
     let listener = TcpListener::bind(("127.0.0.1", u16::try_from(number("DEMO_PORT", 0))?)).await?;
-    let desk = Arc::new(DemoDesk::new());
+    let is_fresh = number("DEMO_FRESH", 0) == 1;
+    let desk = Arc::new(if is_fresh { DemoDesk::fresh() } else { DemoDesk::new() });
     tokio::spawn(desk.clone().live(number("DEMO_CALLS_PER_SECOND", 2)));
     let settings = AuditSettings::in_folder(folder.path());
     let changes = ChangeRecorder::Spool { settings, warn: |warning| println!("{warning}") };

@@ -5,7 +5,7 @@ use crate::redacted_desk::RedactedValue;
 use portcullis_ops::desk::{
     AddClient, AddRule, AddServer, AdminEvent, ApprovalFilter, ApproveScript, ChangeClient, DecideApproval,
     DryRun, GrantSecret, ImportServers, ImportSource, MoveRule, RejectScript, RemoveRule, RestoreScript,
-    SaveScript, SearchAudit, SetSecret, SwitchServer, TestPolicy, TrustServer, TryTool,
+    SaveScript, SearchAudit, SetSecret, StatisticsQuery, SwitchServer, TestPolicy, TrustServer, TryTool,
 };
 
 pub(super) fn routes() -> Vec<Route> {
@@ -26,6 +26,11 @@ fn watching() -> Vec<Route> {
         Route::get("/overview", "Health, alerts and metrics", |ask, _: NoInput| {
             Box::pin(ask.counter.ask(|desk| desk.overview()))
         }),
+        Route::get(
+            "/statistics",
+            "Calls, errors and latency over time: all, by client and by server",
+            |ask, wanted: StatisticsQuery| Box::pin(ask.counter.ask(|desk| desk.statistics(wanted))),
+        ),
         Route::get("/calls", "Recent calls, newest first", |ask, _: NoInput| {
             Box::pin(ask.counter.ask(|desk| desk.recent_calls()))
         }),

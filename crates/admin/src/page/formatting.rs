@@ -1,10 +1,12 @@
 //! Template helpers: times, durations, labels and badge colours. Templates call them as `w::NAME`.
 
 use super::difference::RenderedDiff;
+use askama::filters::Safe;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use portcullis_ops::desk::{ScriptBrief, ScriptGrants, TextChange};
+use std::borrow::Borrow;
 
 pub(crate) use super::assets::asset;
 pub(crate) use super::html_escaper::{exact, marked, revealed, sentence};
@@ -51,19 +53,83 @@ pub(crate) fn ago(then: impl AsTimestamp, now: impl AsTimestamp) -> String {
     if seconds >= 0 { format!("{amount} ago") } else { format!("in {amount}") }
 }
 
-/// Formats a date and time in the hub's zone.
-pub(crate) fn clock(at: impl AsTimestamp, zone: &TimeZone) -> String {
-    at.moment().to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
+/// How a time is shown. `assets/page.js` shows it alike, in the zone of the browser.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TimeDisplay {
+    /// `2026-11-16 09:00:00 CET`; the script leaves out the zone, which is the reader's own.
+    Full,
+    /// `09:00:00`.
+    Second,
+    /// `09:00`.
+    Minute,
+    /// `Mon 16`.
+    Day,
 }
 
-/// Formats a time of day in the hub's zone.
-pub(crate) fn hour(at: impl AsTimestamp, zone: &TimeZone) -> String {
-    at.moment().to_zoned(zone.clone()).strftime("%H:%M:%S").to_string()
+impl TimeDisplay {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            TimeDisplay::Full => "full",
+            TimeDisplay::Second => "second",
+            TimeDisplay::Minute => "minute",
+            TimeDisplay::Day => "day",
+        }
+    }
+
+    /// Formats a time in the hub's zone.
+    pub(crate) fn text(self, at: impl AsTimestamp, zone: &TimeZone) -> String {
+        let format = match self {
+            TimeDisplay::Full => "%Y-%m-%d %H:%M:%S %Z",
+            TimeDisplay::Second => "%H:%M:%S",
+            TimeDisplay::Minute => "%H:%M",
+            TimeDisplay::Day => "%a %-d",
+        };
+        at.moment().to_zoned(zone.clone()).strftime(format).to_string()
+    }
 }
 
-/// Formats a timestamp of the audit log as [`clock`] does; returns other text unchanged.
-pub(crate) fn moment(text: impl AsRef<str>, zone: &TimeZone) -> String {
-    text.as_ref().parse::<Timestamp>().map_or_else(|_| text.as_ref().to_owned(), |at| clock(at, zone))
+/// Formats a date and time in UTC, for tooltips.
+pub(crate) fn utc(at: impl AsTimestamp) -> String {
+    TimeDisplay::Full.text(at, &TimeZone::UTC)
+}
+
+/// Returns a `<time>` element in the hub's zone, which the script shows in the reader's zone. Its tooltip is in UTC.
+pub(crate) fn time(at: impl AsTimestamp, form: impl Borrow<TimeDisplay>, zone: &TimeZone) -> Safe<String> {
+    let at = at.moment();
+    let form: &TimeDisplay = form.borrow();
+    let text = marked(form.text(at, zone));
+    Safe(format!(
+        "<time datetime=\"{at}\" title=\"{}\" data-local=\"{}\">{}</time>",
+        utc(at),
+        form.name(),
+        text.0
+    ))
+}
+
+/// Returns a date and time as [`time`] does.
+pub(crate) fn clock(at: impl AsTimestamp, zone: &TimeZone) -> Safe<String> {
+    time(at, TimeDisplay::Full, zone)
+}
+
+/// Returns a timestamp of the audit log as [`clock`] does; returns other text unchanged.
+pub(crate) fn moment(text: impl AsRef<str>, zone: &TimeZone) -> Safe<String> {
+    text.as_ref().parse::<Timestamp>().map_or_else(|_| marked(text.as_ref()), |at| clock(at, zone))
+}
+
+/// Returns a count with its noun.
+pub(crate) fn plural(count: impl AsNumber, noun: &str) -> String {
+    let count = count.number();
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Returns a part of a whole in percent.
+pub(crate) fn share(part: impl AsNumber, whole: impl AsNumber) -> String {
+    let (part, whole) = (part.number(), whole.number());
+    if whole == 0 || part == 0 {
+        "0".to_owned()
+    } else {
+        format!("{:.1}", part as f64 * 100.0 / whole as f64)
+    }
 }
 
 /// Formats a duration.
@@ -187,7 +253,7 @@ pub(crate) fn label(word: impl AsRef<str>) -> String {
 /// Returns the CSS class of a badge; an unknown word has none.
 pub(crate) fn tone(word: impl AsRef<str>) -> &'static str {
     match word.as_ref() {
-        "ok" | "connected" | "approved" | "allow" | "trusted" | "used" => "good",
+        "connected" | "approved" | "allow" | "trusted" | "used" => "good",
         "pending"
         | "ask"
         | "starting"
@@ -197,21 +263,22 @@ pub(crate) fn tone(word: impl AsRef<str>) -> &'static str {
         | "new"
         | "write"
         | "create"
-        | "needs_approval"
         | "server not trusted"
         | "running" => "wait",
         "read" | "disabled" | "expired" | "cancelled" => "",
-        "failed" | "rejected" | "deny" | "denied" | "destroy" | "gone" => "bad",
+        "failed" | "rejected" | "deny" | "destroy" | "gone" => "bad",
         _ => "",
     }
 }
 
-/// As [`tone`], for the outcome of a call: an unknown outcome is an error.
-pub(crate) fn tone_of_outcome(outcome: &str) -> &'static str {
-    match outcome {
+/// Returns the CSS class of the outcome of a call, the same on every page; an unknown outcome is an error. The label of the
+/// badge says it too, so the colour is never the only sign.
+pub(crate) fn tone_of_outcome(outcome: impl AsRef<str>) -> &'static str {
+    match outcome.as_ref() {
         "ok" => "good",
         "needs_approval" => "wait",
         "cancelled" => "",
+        "running" => "on",
         _ => "bad",
     }
 }
@@ -233,15 +300,20 @@ mod tests {
         ] {
             assert_eq!(ago(then.parse::<Timestamp>().unwrap(), now), said, "{then}");
         }
-        assert_eq!(moment("not a time", &TimeZone::UTC), "not a time");
+        assert_eq!(moment("not <a> time", &TimeZone::UTC).0, "not &#60;a&#62; time");
         // In the zone of the configuration, wherever the hub runs.
         for (zone, said) in [
             ("Europe/Vienna", ("2026-11-16 09:00:00 CET", "09:00:00")),
             ("Asia/Tokyo", ("2026-11-16 17:00:00 JST", "17:00:00")),
         ] {
             let zone = TimeZone::get(zone).unwrap();
-            assert_eq!((clock(now, &zone).as_str(), hour(now, &zone).as_str()), said);
-            assert_eq!(moment(now.to_string(), &zone), said.0);
+            let element = format!(
+                "<time datetime=\"2026-11-16T08:00:00Z\" title=\"2026-11-16 08:00:00 UTC\" data-local=\"full\">{}</time>",
+                said.0
+            );
+            assert_eq!((clock(now, &zone).0, moment(now.to_string(), &zone).0), (element.clone(), element));
+            assert_eq!(TimeDisplay::Second.text(now, &zone), said.1);
+            assert_eq!(TimeDisplay::Day.text(now, &zone), "Mon 16");
         }
     }
 

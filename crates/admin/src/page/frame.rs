@@ -10,6 +10,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NavSection {
     Now,
+    Metrics,
     Approvals,
     Servers,
     Tools,
@@ -22,7 +23,7 @@ pub(crate) enum NavSection {
 }
 
 impl NavSection {
-    pub(crate) const ALL: [NavSection; 10] = [
+    pub(crate) const ALL: [NavSection; 11] = [
         NavSection::Now,
         NavSection::Approvals,
         NavSection::Servers,
@@ -31,6 +32,7 @@ impl NavSection {
         NavSection::Clients,
         NavSection::Secrets,
         NavSection::Policy,
+        NavSection::Metrics,
         NavSection::Audit,
         NavSection::Settings,
     ];
@@ -38,6 +40,7 @@ impl NavSection {
     fn title(self) -> &'static str {
         match self {
             NavSection::Now => "Now",
+            NavSection::Metrics => "Metrics",
             NavSection::Approvals => "Approvals",
             NavSection::Servers => "Servers",
             NavSection::Tools => "Tools",
@@ -53,6 +56,7 @@ impl NavSection {
     fn href(self) -> &'static str {
         match self {
             NavSection::Now => "/admin",
+            NavSection::Metrics => "/admin/metrics",
             NavSection::Approvals => "/admin/approvals",
             NavSection::Servers => "/admin/servers",
             NavSection::Tools => "/admin/tools",
@@ -69,6 +73,7 @@ impl NavSection {
     fn key(self) -> &'static str {
         match self {
             NavSection::Now => "n",
+            NavSection::Metrics => "m",
             NavSection::Approvals => "a",
             NavSection::Servers => "s",
             NavSection::Tools => "t",
@@ -85,6 +90,7 @@ impl NavSection {
     fn icon(self) -> &'static str {
         match self {
             NavSection::Now => "M1.5 8h3l2-5 3 10 2-5h3",
+            NavSection::Metrics => "M1.5 14h13M3 11.5v-3M6.5 11.5v-8M10 11.5v-5M13.5 11.5V5",
             NavSection::Approvals => {
                 "M8 1.5l5.5 2V8c0 3.5-2.5 5.5-5.5 6.5C5 13.5 2.5 11.5 2.5 8V3.5zM5.5 8l2 2 3.5-3.5"
             }

@@ -1,9 +1,10 @@
-//! The Now page: live calls, metrics of the last hour, pending approvals, server status.
+//! The Now page: pending approvals, server status, what is left to set up, metrics of the last hour, live calls.
 
 use super::formatting as w;
 use super::frame::{NavSection, PageFrame};
 use super::page_request::{PageRequest, render};
 use super::rows::{CallRow, HourStats};
+use super::setup_checklist::SetupChecklist;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -21,6 +22,7 @@ struct Page {
     frame: PageFrame,
     overview: Overview,
     hour: HourStats,
+    setup: Option<SetupChecklist>,
     waiting: Vec<ApprovalBrief>,
     rows: Vec<CallRow>,
 }
@@ -42,6 +44,7 @@ async fn page(visit: &PageRequest) -> Result<Page, Problem> {
     Ok(Page {
         frame: visit.frame(NavSection::Now, None).await,
         hour: HourStats::of(&overview),
+        setup: SetupChecklist::of(visit, &overview).await,
         rows: calls.calls.iter().take(ROWS_MAX).map(|call| CallRow::of(call, &zone)).collect(),
         waiting: waiting.into_inner().approvals.into_iter().take(WAITING_MAX).collect(),
         overview,

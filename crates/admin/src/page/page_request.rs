@@ -104,6 +104,11 @@ impl PageRequest {
         self.pages.zone.load_full()
     }
 
+    /// Returns the value of a cookie.
+    pub(crate) fn cookie(&self, name: &str) -> Option<&str> {
+        cookie_of(&self.headers, name)
+    }
+
     /// Returns whether the session is still valid, without extending it.
     pub(crate) fn is_signed_in(&self) -> bool {
         self.pages.sign_in.is_session_valid(&self.headers)
@@ -208,10 +213,14 @@ fn wants_events(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT).is_some_and(|accept| accept.as_bytes() == b"text/event-stream")
 }
 
-fn theme_of(headers: &HeaderMap) -> Theme {
+fn cookie_of<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == THEME_COOKIE).map_or(Theme::System, |(_, value)| Theme::named(value))
+    pairs.find(|(own, _)| *own == name).map(|(_, value)| value)
+}
+
+fn theme_of(headers: &HeaderMap) -> Theme {
+    cookie_of(headers, THEME_COOKIE).map_or(Theme::System, Theme::named)
 }
 
 #[cfg(test)]

@@ -1,21 +1,22 @@
 //! View models of calls and of the last hour, shared by the page and its live stream.
 
-use super::formatting::{hour, label, short, tone_of_outcome, took};
+use super::chart::ChartSet;
+use super::formatting::{TimeDisplay, label, share, short, tone_of_outcome, took};
 use super::html_escaper::{revealed, visible};
-use super::plot::{Plot, top_of};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use portcullis_ops::desk::{CallView, MinuteSummary, Overview};
+use portcullis_ops::desk::{CallView, Overview};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Minutes that a plot shows.
-const MINUTES: usize = 60;
+const HOUR_SECONDS: u64 = 3_600;
 
 /// One call. Invisible characters in its texts are already marked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CallRow {
     pub(crate) call: u64,
+    pub(crate) at: Timestamp,
+    /// The time in the hub's zone, for a page without the script.
     pub(crate) time: String,
     pub(crate) client: String,
     pub(crate) what: String,
@@ -34,11 +35,12 @@ impl CallRow {
             Some(end) => {
                 (visible(&label(&end.outcome)), tone_of_outcome(&end.outcome), took(end.duration_us))
             }
-            None => ("Running".to_owned(), "on", String::new()),
+            None => (label("running"), tone_of_outcome("running"), String::new()),
         };
         CallRow {
             call: line.call,
-            time: hour(line.at, zone),
+            at: line.at,
+            time: TimeDisplay::Second.text(line.at, zone),
             client: visible(&line.client),
             what: visible(&what),
             arguments: visible(&short(revealed(&line.arguments))),
@@ -50,13 +52,10 @@ impl CallRow {
     }
 }
 
-/// Plots and figures of the last hour.
-#[derive(Debug, Default)]
+/// Charts and figures of the last hour.
+#[derive(Debug)]
 pub(crate) struct HourStats {
-    pub(crate) calls: Plot,
-    pub(crate) errors: Plot,
-    pub(crate) p50_plot: Plot,
-    pub(crate) p95_plot: Plot,
+    pub(crate) charts: ChartSet,
     pub(crate) calls_now: u64,
     pub(crate) calls_highest: u64,
     pub(crate) errors_share: String,
@@ -68,32 +67,16 @@ pub(crate) struct HourStats {
 
 impl HourStats {
     pub(crate) fn of(overview: &Overview) -> HourStats {
-        let at = |minute: &MinuteSummary| minutes_before(overview.now, minute.at);
-        let series = |value: fn(&MinuteSummary) -> f64| {
-            let mut values = [0.0; MINUTES];
-            for minute in &overview.minutes {
-                if let Some(place) = at(minute).and_then(|before| values.get_mut(MINUTES - 1 - before)) {
-                    *place = value(minute);
-                }
-            }
-            values
-        };
-        let calls = series(|minute| minute.calls as f64);
-        let errors =
-            series(|minute| if minute.calls == 0 { 0.0 } else { minute.errors as f64 / minute.calls as f64 });
-        let (p50, p95) = (series(|minute| minute.p50_us as f64), series(|minute| minute.p95_us as f64));
-        let latency_top = top_of(&p95);
         let (all, failed) = overview
             .minutes
             .iter()
             .fold((0, 0), |(calls, errors), minute| (calls + minute.calls, errors + minute.errors));
         let last = overview.minutes.last();
+        let this_minute = overview.now.as_second().div_euclid(60);
+        let is_now = |at: Timestamp| at.as_second().div_euclid(60) == this_minute;
         HourStats {
-            calls: Plot::of(&calls, top_of(&calls)),
-            errors: Plot::of(&errors, 1.0),
-            p50_plot: Plot::of(&p50, latency_top),
-            p95_plot: Plot::of(&p95, latency_top),
-            calls_now: last.filter(|minute| at(minute) == Some(0)).map_or(0, |minute| minute.calls),
+            charts: ChartSet::of(overview.now, HOUR_SECONDS, 60, &overview.minutes),
+            calls_now: last.filter(|minute| is_now(minute.at)).map_or(0, |minute| minute.calls),
             calls_highest: overview.minutes.iter().map(|minute| minute.calls).max().unwrap_or(0),
             errors_share: share(failed, all),
             errors_count: failed,
@@ -103,16 +86,13 @@ impl HourStats {
         }
     }
 
-    /// The same for the page script, by the `data-plot` and `data-figure` names of the page.
+    /// The same for the page script, by the `data-chart` and `data-figure` names of the page.
     pub(crate) fn to_json(&self) -> Value {
-        let path =
-            |plot: &Plot, second: &str| json!({ "line": plot.line, "area": plot.area, "second": second });
+        let ChartSet { slots, ticks, calls, errors, latency, .. } = &self.charts;
         json!({
-            "plots": {
-                "calls": path(&self.calls, ""),
-                "errors": path(&self.errors, ""),
-                "latency": path(&self.p50_plot, &self.p95_plot.line),
-            },
+            "charts": { "calls": calls, "errors": errors, "latency": latency },
+            "slots": slots,
+            "ticks": ticks,
             "figures": {
                 "calls": self.calls_now.to_string(),
                 "calls_top": self.calls_highest.to_string(),
@@ -126,26 +106,13 @@ impl HourStats {
     }
 }
 
-/// Returns how many minutes ago a minute was, if it is within the last hour.
-fn minutes_before(now: Timestamp, then: Timestamp) -> Option<usize> {
-    let before = now.as_second().div_euclid(60) - then.as_second().div_euclid(60);
-    usize::try_from(before).ok().filter(|before| *before < MINUTES)
-}
-
-fn share(part: u64, whole: u64) -> String {
-    if whole == 0 || part == 0 {
-        "0".to_owned()
-    } else {
-        format!("{:.1}", part as f64 * 100.0 / whole as f64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use portcullis_ops::desk::PeriodSummary;
     use std::collections::BTreeMap;
 
-    fn overview(minutes: Vec<MinuteSummary>) -> Overview {
+    fn overview(minutes: Vec<PeriodSummary>) -> Overview {
         let now: Timestamp = "2026-11-16T08:00:30Z".parse().unwrap();
         Overview {
             version: String::new(),
@@ -163,28 +130,25 @@ mod tests {
         }
     }
 
-    fn minute(at: &str, calls: u64, errors: u64) -> MinuteSummary {
-        MinuteSummary { at: at.parse().unwrap(), calls, errors, p50_us: 1500, p95_us: 9000 }
+    fn minute(at: &str, calls: u64, errors: u64) -> PeriodSummary {
+        PeriodSummary { at: at.parse().unwrap(), calls, errors, p50_us: 1500, p95_us: 9000 }
     }
 
     #[test]
-    fn minutes_stand_where_they_were() {
+    fn the_figures_are_of_the_last_hour_and_the_last_minute() {
         let hour = HourStats::of(&overview(vec![
             minute("2026-11-16T07:00:00Z", 99, 0),
             minute("2026-11-16T07:01:00Z", 5, 5),
             minute("2026-11-16T08:00:00Z", 10, 0),
         ]));
-        // The first is over an hour ago, so the second is at the left edge.
-        assert!(hour.errors.line.starts_with("M0.0 2.0L4.1 40.0"), "{}", hour.errors.line);
         assert_eq!((hour.calls_now, hour.calls_highest), (10, 99));
         assert_eq!(hour.errors_share, "4.4");
         assert_eq!((hour.p50.as_str(), hour.p95.as_str()), ("1.5 ms", "9.0 ms"));
     }
 
     #[test]
-    fn an_hour_in_which_nothing_happened_is_flat() {
+    fn an_hour_in_which_nothing_happened_has_no_figures() {
         let hour = HourStats::of(&overview(Vec::new()));
-        assert!(!hour.calls.line.contains("2.0L"));
         assert_eq!((hour.calls_now, hour.errors_share.as_str(), hour.p50.as_str()), (0, "0", "–"));
     }
 }

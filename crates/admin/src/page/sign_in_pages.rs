@@ -136,7 +136,7 @@ fn redirect_signed_in(opened: NewSession, next: &str) -> Response {
     with_cookie(see_other(next), opened.cookie)
 }
 
-fn with_cookie(mut response: Response, cookie: HeaderValue) -> Response {
+pub(crate) fn with_cookie(mut response: Response, cookie: HeaderValue) -> Response {
     response.headers_mut().append(header::SET_COOKIE, cookie);
     response
 }

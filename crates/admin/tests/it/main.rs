@@ -19,5 +19,6 @@ mod servers;
 mod tools;
 
 mod access_control;
+mod calls_and_metrics;
 mod forms;
 mod support;

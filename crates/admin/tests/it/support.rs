@@ -66,6 +66,10 @@ impl TestResponse {
 
 impl AdminFixture {
     pub(crate) fn new() -> AdminFixture {
+        AdminFixture::of(DemoDesk::new())
+    }
+
+    fn of(desk: DemoDesk) -> AdminFixture {
         let folder = tempfile::tempdir().unwrap();
         let admins = Arc::new(AdminStore::open(
             &portcullis_store::open(folder.path(), &[]).unwrap(),
@@ -74,7 +78,7 @@ impl AdminFixture {
         let settings = AuditSettings::in_folder(folder.path());
         let changes = ChangeRecorder::Spool { settings, warn: |_| {} };
         let app = AdminApp {
-            counter: RedactedDesk::new(Arc::new(DemoDesk::new()), Arc::new(NothingToHide)),
+            counter: RedactedDesk::new(Arc::new(desk), Arc::new(NothingToHide)),
             sign_in: Arc::new(SignIn::new(
                 Arc::new(Administrators::new(admins.clone(), changes)),
                 Arc::new(SystemClock),
@@ -87,18 +91,32 @@ impl AdminFixture {
 
     /// With somebody signed in.
     pub(crate) async fn signed_in() -> AdminFixture {
-        let mut hub = AdminFixture::new();
+        AdminFixture::new().with_session().await
+    }
+
+    /// After the first start of a hub, with somebody signed in.
+    pub(crate) async fn fresh() -> AdminFixture {
+        AdminFixture::of(DemoDesk::fresh()).with_session().await
+    }
+
+    async fn with_session(mut self) -> AdminFixture {
+        let hub = &mut self;
         let link = hub.admins.make_link().unwrap();
         let form = format!("link={}&name=marta&password={PASSWORD}&again={PASSWORD}", link.expose());
         let answer = hub.post("/admin/welcome", &form.replace(' ', "+")).await;
         assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/admin"));
         let cookie = answer.header(header::SET_COOKIE).split(';').next().unwrap().to_owned();
         hub.cookie = Some(cookie);
-        hub
+        self
     }
 
     pub(crate) async fn get(&self, path: &str) -> TestResponse {
         self.ask(Method::GET, path, "", &[]).await
+    }
+
+    /// As [`AdminFixture::get`], with one more cookie.
+    pub(crate) async fn get_with_cookie(&self, path: &str, cookie: &str) -> TestResponse {
+        self.ask(Method::GET, path, "", &[("cookie", cookie)]).await
     }
 
     pub(crate) async fn post(&self, path: &str, form: &str) -> TestResponse {

@@ -112,6 +112,14 @@ impl AuditSubject {
         }
     }
 
+    /// Returns the upstream server or native family of a known tool.
+    pub(crate) fn server(&self) -> Option<&str> {
+        match &self.target {
+            TargetName::Tool(tool) => Some(tool.provider()),
+            TargetName::Text(_) => None,
+        }
+    }
+
     pub(crate) fn effect(&self) -> &'static str {
         self.effect.as_str()
     }

@@ -12,7 +12,7 @@ use memchr::memmem::{self, Finder};
 use memchr::{memchr, memrchr};
 use portcullis_core::Pattern;
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
@@ -23,6 +23,8 @@ const PIECE_BYTES: usize = 1024 * 1024;
 
 /// Bound on the records scanned for the last calls of clients. A fraction of a second.
 pub const LAST_CALLS_RECORDS_MAX: u64 = 100_000;
+/// Bound on ended calls whose begin record is still to be found: as many as ever run at once.
+const ENDS_MAX: usize = 10_000;
 
 /// A filter. `None` matches everything.
 #[derive(Debug, Clone, Default)]
@@ -30,6 +32,8 @@ pub struct AuditQuery {
     pub client: Option<Pattern>,
     /// The target: a tool, a resource or a prompt.
     pub target: Option<Pattern>,
+    /// As `target`; a record has to match both.
+    pub server: Option<Pattern>,
     pub outcome: Option<String>,
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
@@ -68,6 +72,93 @@ pub fn search(settings: &AuditSettings, query: &AuditQuery, limit: usize) -> io:
         ControlFlow::Continue(())
     })?;
     Ok(found)
+}
+
+/// A call, by its begin record and, once it ended, its end record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedCall {
+    pub begin: Vec<u8>,
+    pub end: Option<Vec<u8>>,
+}
+
+/// The result of a search for calls.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallMatches {
+    /// The last begun first.
+    pub calls: Vec<RecordedCall>,
+    /// Whether there are more matches.
+    pub more: bool,
+    /// The number of records scanned.
+    pub searched: u64,
+}
+
+/// Returns at most `limit` matching calls, the last begun first. Times are compared with the begin of a call, the outcome with its
+/// end, and the text with both.
+pub fn search_calls(settings: &AuditSettings, query: &AuditQuery, limit: usize) -> io::Result<CallMatches> {
+    let wanted = CompiledQuery::new(query);
+    let is_before = |begin: u64| query.before.is_none_or(|before| begin < before);
+    let mut found = CallMatches::default();
+    // The ends of calls whose begin is further back, by its sequence number.
+    let mut ends: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    newest_first(settings, &mut |line| {
+        found.searched += 1;
+        if let Some(begin) = number_in(line, "\"begin\":") {
+            if is_before(begin) && wanted.has_call(line) && wanted.has_names(line) && wanted.has_outcome(line)
+            {
+                ends.insert(begin, line.to_vec());
+            }
+            if ends.len() > ENDS_MAX {
+                // The begin furthest back.
+                ends.pop_first();
+            }
+            return ControlFlow::Continue(());
+        }
+        let Some(seq) = number_after(line, b"{\"seq\":").filter(|seq| is_before(*seq)) else {
+            return ControlFlow::Continue(());
+        };
+        let end = ends.remove(&seq);
+        let is_call = memmem::find(line, b"\"phase\":\"begin\"").is_some();
+        let has_outcome = query.outcome.is_none() || end.is_some();
+        if !is_call
+            || !has_outcome
+            || !wanted.has_call(line)
+            || !wanted.is_in_time(line)
+            || !wanted.has_names(line)
+        {
+            return ControlFlow::Continue(());
+        }
+        if !wanted.has_text(line) && !end.as_ref().is_some_and(|end| wanted.has_text(end)) {
+            return ControlFlow::Continue(());
+        }
+        if found.calls.len() == limit {
+            found.more = true;
+            return ControlFlow::Break(());
+        }
+        found.calls.push(RecordedCall { begin: line.to_vec(), end });
+        ControlFlow::Continue(())
+    })?;
+    Ok(found)
+}
+
+/// Visits the newest end records, newest first, at most [`LAST_CALLS_RECORDS_MAX`] records back. Returns whether it visited all
+/// that there are.
+pub fn newest_ends(
+    settings: &AuditSettings,
+    visit: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+) -> io::Result<bool> {
+    let (mut searched, mut is_all) = (0, true);
+    newest_first(settings, &mut |line| {
+        if searched == LAST_CALLS_RECORDS_MAX {
+            is_all = false;
+            return ControlFlow::Break(());
+        }
+        searched += 1;
+        match memmem::find(line, b"\"phase\":\"end\"") {
+            Some(_) => visit(line),
+            None => ControlFlow::Continue(()),
+        }
+    })?;
+    Ok(is_all)
 }
 
 /// Visits the matching records, oldest first.
@@ -160,30 +251,42 @@ impl<'q> CompiledQuery<'q> {
         {
             return false;
         }
-        if let Some(call) = &self.call
-            && memmem::find(line, call).is_none()
-        {
-            return false;
-        }
-        if (self.since.is_some() || self.until.is_some()) && !self.is_in_time(line) {
-            return false;
-        }
+        self.has_call(line)
+            && self.is_in_time(line)
+            && self.has_names(line)
+            && self.has_outcome(line)
+            && self.has_text(line)
+    }
+
+    fn has_call(&self, line: &[u8]) -> bool {
+        self.call.as_ref().is_none_or(|call| memmem::find(line, call).is_some())
+    }
+
+    fn has_names(&self, line: &[u8]) -> bool {
         let fits = |pattern: &Option<Pattern>, key: &str| {
             let Some(pattern) = pattern else { return true };
             field(line, key).is_some_and(|value| pattern.matches(&value))
         };
+        let query = self.query;
+        fits(&query.client, "\"client\":\"")
+            && fits(&query.target, "\"target\":\"")
+            && fits(&query.server, "\"target\":\"")
+    }
+
+    fn has_outcome(&self, line: &[u8]) -> bool {
         let ended = |wanted: &String| field(line, "\"outcome\":\"").is_some_and(|value| value == **wanted);
-        if !fits(&query.client, "\"client\":\"")
-            || !fits(&query.target, "\"target\":\"")
-            || !query.outcome.as_ref().is_none_or(ended)
-        {
-            return false;
-        }
+        self.query.outcome.as_ref().is_none_or(ended)
+    }
+
+    fn has_text(&self, line: &[u8]) -> bool {
         self.text.as_ref().is_none_or(|text| text.find(&line.to_ascii_lowercase()).is_some())
     }
 
     /// Compares as text: the format of timestamps sorts chronologically.
     fn is_in_time(&self, line: &[u8]) -> bool {
+        if self.since.is_none() && self.until.is_none() {
+            return true;
+        }
         let Some(time) = field(line, "\"time\":\"") else { return false };
         self.since.as_ref().is_none_or(|since| *time >= **since)
             && self.until.as_ref().is_none_or(|until| *time <= **until)
@@ -361,6 +464,42 @@ mod tests {
             assert_eq!(seqs, [begin, begin + 1], "{seq}");
         }
         assert_eq!(records_of_call(&settings, 7_000).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_call_is_found_once_by_what_is_in_either_of_its_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings = log(dir.path(), 6_000);
+        // A call that has not ended.
+        let current = settings.dir.join(CURRENT);
+        let mut file = std::fs::OpenOptions::new().append(true).open(current).unwrap();
+        file.write_all(line(6_001).as_bytes()).unwrap();
+        let all = AuditQuery::default();
+        let seqs = |found: &CallMatches| -> Vec<(u64, Option<u64>)> {
+            let seq = |line: &Vec<u8>| number_after(line, b"{\"seq\":").unwrap();
+            found.calls.iter().map(|call| (seq(&call.begin), call.end.as_ref().map(seq))).collect()
+        };
+        let first = search_calls(&settings, &all, 3).unwrap();
+        assert_eq!(seqs(&first), [(6_001, None), (5_999, Some(6_000)), (5_997, Some(5_998))]);
+        assert!(first.more);
+        let next = AuditQuery { before: Some(5_997), ..all.clone() };
+        assert_eq!(
+            seqs(&search_calls(&settings, &next, 2).unwrap()),
+            [(5_995, Some(5_996)), (5_993, Some(5_994))]
+        );
+        let time = |seconds: i64| Some(Timestamp::from_second(1_800_000_000 + seconds).unwrap());
+        for (query, expected) in [
+            (all.clone(), 3_001),
+            (AuditQuery { outcome: Some("denied".to_owned()), ..all.clone() }, 30),
+            (AuditQuery { call: Some(17), ..all.clone() }, 1),
+            (AuditQuery { text: Some("notes/1234.MD".to_owned()), ..all.clone() }, 1),
+            (AuditQuery { text: Some("\"outcome\":\"denied\"".to_owned()), ..all.clone() }, 0),
+            (AuditQuery { text: Some("denied".to_owned()), ..all.clone() }, 30),
+            (AuditQuery { client: globs("ci"), server: globs("memory_*"), ..all.clone() }, 501),
+            (AuditQuery { until: time(10), ..all.clone() }, 10),
+        ] {
+            assert_eq!(search_calls(&settings, &query, 10_000).unwrap().calls.len(), expected, "{query:?}");
+        }
     }
 
     #[test]

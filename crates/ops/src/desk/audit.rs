@@ -13,6 +13,8 @@ pub struct SearchAudit {
     pub client: Option<String>,
     /// A glob.
     pub tool: Option<String>,
+    /// An upstream server or native tool family.
+    pub server: Option<String>,
     pub outcome: Option<String>,
     /// A duration before now (`30m`, `1h`, `7d`), or a timestamp.
     pub since: Option<String>,
@@ -25,6 +27,8 @@ pub struct SearchAudit {
     pub limit: Option<usize>,
     /// Cursor of the previous page.
     pub cursor: Option<String>,
+    /// Return one record per call: its begin record, with the decision and outcome of its end record.
+    pub calls: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,7 +48,7 @@ pub struct AuditPage {
 pub struct AuditRecord {
     pub seq: u64,
     pub time: String,
-    /// `begin`, `end`, or `gap`, `file` and `torn`, which are about the log itself.
+    /// `begin`, `end`, `call` for both in one, or `gap`, `file` and `torn`, which are about the log itself.
     pub phase: String,
     pub call: Option<u64>,
     pub client: String,

@@ -1,6 +1,6 @@
 //! Health, alerts and metrics of the hub.
 
-use super::ServerBrief;
+use super::{PeriodSummary, ServerBrief};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct Overview {
     /// Calls in flight.
     pub calls_open: usize,
     /// The last 60 minutes, oldest first, without idle ones.
-    pub minutes: Vec<MinuteSummary>,
+    pub minutes: Vec<PeriodSummary>,
 }
 
 /// Health of one component, as in `/readyz`.
@@ -36,20 +36,6 @@ pub struct ComponentHealth {
     pub works: bool,
     /// Why it is unhealthy.
     pub reason: Option<String>,
-}
-
-/// Metrics of the calls that finished in one minute.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct MinuteSummary {
-    /// Start of the minute.
-    pub at: Timestamp,
-    pub calls: u64,
-    /// How many of them failed.
-    pub errors: u64,
-    /// Approximate p50 latency in microseconds.
-    pub p50_us: u64,
-    /// Approximate p95 latency in microseconds.
-    pub p95_us: u64,
 }
 
 /// Confirmation of a command that returns nothing else.

@@ -2,7 +2,7 @@
 
 use super::overview::micros;
 use super::{approvals, now};
-use crate::audit::{AuditVerdict, audit_record};
+use crate::audit::{AuditVerdict, audit_record, call_record};
 use crate::desk::{AuditPage, AuditRecord, AuditVerification, CallHistory, SearchAudit};
 use crate::{Operations, Problem};
 use portcullis_guard::audit::VerifyReport;
@@ -10,10 +10,15 @@ use std::time::Instant;
 
 pub(super) fn page(ops: &Operations, search: SearchAudit) -> Result<AuditPage, Problem> {
     let began = Instant::now();
-    let found = ops.search_audit(search)?;
-    let records: Vec<AuditRecord> = found.lines.iter().filter_map(|line| audit_record(line)).collect();
-    let cursor = records.last().filter(|_| found.more).map(|record| record.seq.to_string());
-    Ok(AuditPage { records, cursor, searched: found.searched, took_us: micros(began.elapsed()) })
+    let (records, more, searched): (Vec<AuditRecord>, bool, u64) = if search.calls {
+        let found = ops.search_calls(search)?;
+        (found.calls.iter().filter_map(call_record).collect(), found.more, found.searched)
+    } else {
+        let found = ops.search_audit(search)?;
+        (found.lines.iter().filter_map(|line| audit_record(line)).collect(), found.more, found.searched)
+    };
+    let cursor = records.last().filter(|_| more).map(|record| record.seq.to_string());
+    Ok(AuditPage { records, cursor, searched, took_us: micros(began.elapsed()) })
 }
 
 pub(super) fn history(ops: &Operations, seq: u64) -> Result<CallHistory, Problem> {

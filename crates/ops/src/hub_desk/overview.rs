@@ -1,11 +1,10 @@
 //! Health, metrics and configuration of the hub.
 
-use super::{HubDesk, now, servers};
+use super::{HubDesk, now, servers, statistics};
 use crate::Problem;
 use crate::config::Config;
-use crate::desk::{MinuteSummary, Overview, SettingsView};
+use crate::desk::{Overview, SettingsView};
 use crate::home::environment;
-use jiff::Timestamp;
 use portcullis_core::{Clock, SystemClock, blocking};
 use portcullis_guard::GuessAlert;
 
@@ -20,14 +19,6 @@ impl HubDesk {
         blocking(move || {
             let parts = hub.control.components();
             let live = &hub.handles.live;
-            let minute = |minute: portcullis_guard::MinuteStats| MinuteSummary {
-                at: Timestamp::from_second(i64::try_from(minute.began).unwrap_or_default())
-                    .unwrap_or_default(),
-                calls: minute.calls,
-                errors: minute.errors,
-                p50_us: micros(minute.p50),
-                p95_us: micros(minute.p95),
-            };
             let waiting = hub.handles.approvals.approvals().pending();
             Ok(Overview {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -41,7 +32,7 @@ impl HubDesk {
                 servers: servers::briefs(&hub),
                 sessions: hub.control.sessions(),
                 calls_open: live.open(),
-                minutes: live.minutes(SystemClock.now()).into_iter().map(minute).collect(),
+                minutes: live.minutes(SystemClock.now()).iter().map(statistics::summary).collect(),
             })
         })
         .await

@@ -82,18 +82,13 @@ impl HubDesk {
 }
 
 fn shown(tool: &ToolDef) -> ToolDetail {
-    // `find_tools` is visible to clients with the search view only.
-    let family = || match tool.view {
-        Some(_) => "search".to_owned(),
-        None => tool.name.split('_').next().unwrap_or_default().to_owned(),
-    };
     ToolDetail {
         name: tool.name.clone(),
         title: tool.title.clone(),
         description: tool.description.clone(),
         effect: tool.effect.as_str().to_owned(),
         reach: tool.reach.as_str().to_owned(),
-        provider: tool.server.clone().unwrap_or_else(family),
+        provider: tool.provider().to_owned(),
         input_schema: tool.input_schema.clone(),
         output_schema: tool.output_schema.clone(),
     }
