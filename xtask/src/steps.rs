@@ -24,7 +24,7 @@ struct Step {
 /// A command as typed at the root of the repository.
 type CommandWords = &'static [&'static str];
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     Step {
         name: "format",
         what: "the code is formatted",

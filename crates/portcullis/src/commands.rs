@@ -197,8 +197,7 @@ pub(crate) fn manual_pages(folder: &Path) -> Result<ExitCode> {
 mod tests {
     use super::*;
     use rustix::process::{Signal, getpid, kill_process};
-    use std::process::ExitCode;
-use std::sync::mpsc;
+    use std::sync::mpsc;
 
     #[test]
     fn a_question_ends_when_the_process_is_told_to() {
