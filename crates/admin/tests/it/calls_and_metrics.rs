@@ -28,18 +28,20 @@ async fn a_call_is_one_row_that_leads_to_its_details() {
 #[tokio::test]
 async fn a_filter_offers_the_known_values_and_keeps_the_one_of_a_link() {
     let hub = AdminFixture::signed_in().await;
-    let page = hub.get("/admin/audit?client=research&outcome=Rate+limited&server=gone*").await.text;
+    let page = hub.get("/admin/audit?client=research&outcome=Needs+approval&server=gone*").await.text;
     for option in [
         "<option value=\"research\" selected>research (",
         "<option value=\"stdio\">stdio</option>",
-        "<option value=\"rate_limited\" selected>Rate limited</option>",
+        "<option value=\"needs_approval\" selected>Needs approval</option>",
         "<option value=\"workspace\">workspace (",
         "<option value=\"gone*\" selected>gone*</option>",
     ] {
         assert!(page.contains(option), "{option}");
     }
     // The other view and older pages keep the filters.
-    assert!(page.contains("client=research&#38;server=gone%2A&#38;outcome=Rate%20limited&#38;view=records"));
+    assert!(
+        page.contains("client=research&#38;server=gone%2A&#38;outcome=Needs%20approval&#38;view=records")
+    );
 }
 
 #[tokio::test]
@@ -64,9 +66,8 @@ async fn times_are_elements_that_say_their_zone_without_script() {
     assert_eq!(times.len(), 12);
     // `2026-11-16 09:00:00 CET`: a date, a time and the zone.
     assert!(times.iter().all(|time| time.split(' ').count() == 3), "{times:?}");
-    assert!(
-        between(&page, " title=\"", "\" data-local=\"full\"").iter().all(|title| title.ends_with(" UTC"))
-    );
+    let elements = between(&page, "<time datetime=\"", ">");
+    assert!(elements.iter().all(|time| time.contains(" UTC\" data-local=\"full\"")), "{elements:?}");
 }
 
 #[tokio::test]
