@@ -399,12 +399,12 @@ fn typed<A: DeserializeOwned>(schema: &Value, arguments: &Arguments) -> Result<A
     write_whole_numbers(schema, &mut value);
     serde_path_to_error::deserialize(value).map_err(|error| {
         // Only where the schema is weaker than the type. The reason is in the words of a Rust type, so it is logged.
-        let place = match error.path().to_string() {
-            path if path == "." => "the whole".to_owned(),
-            path => format!("`{}`", printable(&path)),
+        let reason = match error.path().to_string() {
+            path if path == "." => "they do not fit the tool's schema".to_owned(),
+            path => format!("`{}` does not fit the tool's schema", printable(&path)),
         };
-        invalid(&format!("{place} has a value that the tool cannot take"))
-            .hint("compare it with the description and the schema of the tool, in `tools/list`")
+        invalid(&reason)
+            .hint("compare them with the description and the schema of the tool, in `tools/list`")
             .caused_by(error.into_inner())
     })
 }

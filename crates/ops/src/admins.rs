@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(admins.end_session(&second.id, &by).unwrap_err().code, ProblemCode::NotFound);
         assert_eq!(admins.end_session(&first.id, &by).unwrap().sentence(), "Ended the session.");
         open();
-        assert_eq!(admins.end_all_sessions(&by).unwrap().sentence(), "Ended 1 sessions.");
+        assert_eq!(admins.end_all_sessions(&by).unwrap().sentence(), "Ended 1 session.");
         assert_eq!(admins.remove("ann", &by).unwrap().sentence(), "Removed administrator `ann`.");
 
         let expected = [

@@ -22,6 +22,14 @@ const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// Comparing takes at most this long; then the diff is coarser.
 const DIFF_WITHIN: Duration = Duration::from_millis(200);
 
+/// Whether a write is shown as a change of the file that is there now. That reads and compares the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileComparison {
+    WithCurrent,
+    /// Its content is shown as a text.
+    Skipped,
+}
+
 /// The content of a file before a call.
 enum CurrentFile {
     Missing,
@@ -33,10 +41,17 @@ enum CurrentFile {
 impl Operations {
     /// Returns the arguments of a call for a person. `scrub` redacts the current content of a file that the call would
     /// change; the arguments are redacted already.
-    pub fn readable_arguments(&self, approval: &Approval, scrub: &dyn Fn(&str) -> String) -> String {
+    pub fn readable_arguments(
+        &self,
+        approval: &Approval,
+        comparison: FileComparison,
+        scrub: &dyn Fn(&str) -> String,
+    ) -> String {
         let change = |arguments: &Map<String, Value>| {
             // Afterwards, the file has the change already.
-            let is_whole = approval.call.more == 0 && approval.decided.is_none();
+            let is_whole = approval.call.more == 0
+                && approval.decided.is_none()
+                && comparison == FileComparison::WithCurrent;
             let content = arguments.get(CONTENT_ARGUMENT)?.as_str().filter(|_| is_whole)?;
             let file = written_file(&approval.call.target, &Value::Object(arguments.clone()))?;
             Some(describe_change(&file, &self.current(&file, scrub), content))
@@ -134,12 +149,24 @@ fn describe_change(file: &WrittenFile, current: &CurrentFile, content: &str) -> 
         CurrentFile::Missing => format!(", a new file {path}:\n{}", block("  + ", content)),
         _ if file.appends => format!(", added to the end of {path}:\n{}", block("  + ", content)),
         CurrentFile::Text(current) if current == content => format!(", which {path} has already\n"),
-        CurrentFile::Text(current) => format!(", as changes to {path}:\n{}", diff(current, content)),
+        CurrentFile::Text(current) => match diff(current, content) {
+            (diff, DiffExtent::Whole) => format!(", as changes to {path}:\n{diff}"),
+            // Removed lines come first, so what is written could be all that was cut.
+            (diff, DiffExtent::Cut) => {
+                format!(", as changes to {path}:\n{diff}  all of the new text:\n{}", block(INDENT, content))
+            }
+        },
         CurrentFile::Other => format!(", which replaces {path}:\n{}", block(INDENT, content)),
     }
 }
 
-fn diff(before: &str, after: &str) -> String {
+/// How much of the changes is shown.
+enum DiffExtent {
+    Whole,
+    Cut,
+}
+
+fn diff(before: &str, after: &str) -> (String, DiffExtent) {
     let diff = TextDiff::configure().timeout(DIFF_WITHIN).diff_lines(before, after);
     let (mut text, mut lines) = (String::new(), 0);
     for (number, group) in diff.grouped_ops(CONTEXT_LINES).iter().enumerate() {
@@ -150,7 +177,7 @@ fn diff(before: &str, after: &str) -> String {
             lines += 1;
             if lines > DIFF_LINES_MAX {
                 text.push_str("    … and more changes\n");
-                return text;
+                return (text, DiffExtent::Cut);
             }
             let sign = match change.tag() {
                 ChangeTag::Equal => "    ",
@@ -160,7 +187,7 @@ fn diff(before: &str, after: &str) -> String {
             text.push_str(&block(sign, change.value()));
         }
     }
-    text
+    (text, DiffExtent::Whole)
 }
 
 #[cfg(test)]
@@ -215,7 +242,13 @@ mod tests {
         assert_eq!(shown(text("one"), false, "one"), ", which a.md has already\n");
         assert_eq!(shown(CurrentFile::Other, false, "one"), ", which replaces a.md:\n    one\n");
         let many: String = (0..1_000).map(|n| format!("{n}\n")).collect();
-        assert_eq!(shown(text(""), false, &many).lines().count(), 1 + DIFF_LINES_MAX + 1);
+        assert_eq!(shown(text(""), false, &many).lines().count(), 1 + DIFF_LINES_MAX + 1 + 1 + 1_000);
+        // However much is removed, what is written is shown.
+        let replaced = shown(text(&many), false, "exfiltrate\n");
+        assert!(
+            replaced.ends_with("  … and more changes\n  all of the new text:\n    exfiltrate\n"),
+            "{replaced}"
+        );
         // As a whole, in its argument.
         let shown = readable(&call(r#"{"path":"a.md","content":"x"}"#), &|_| {
             Some(", a new file a.md:\n  + x\n".to_owned())

@@ -210,8 +210,8 @@ mod tests {
         assert!(!call(json!(2.0)).await.starts_with("invalid_args"));
         assert_eq!(
             call(json!(1e30)).await,
-            "invalid_args: invalid arguments: `start_index` has a value that the tool cannot take\n\
-             hint: compare it with the description and the schema of the tool, in `tools/list`"
+            "invalid_args: invalid arguments: `start_index` does not fit the tool's schema\n\
+             hint: compare them with the description and the schema of the tool, in `tools/list`"
         );
     }
 

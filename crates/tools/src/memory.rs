@@ -296,7 +296,8 @@ mod tests {
         > memory_read {"file": "memory"}
         "memory/memory.md does not exist yet, so it is empty."
         > memory_read {"name": "x"}
-        invalid_args: invalid arguments: unknown field `name`, expected `file` at line 1 column 7
+        invalid_args: invalid arguments: `name` does not fit the tool's schema
+        hint: compare them with the description and the schema of the tool, in `tools/list`
         "#);
     }
 }

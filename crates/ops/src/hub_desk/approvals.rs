@@ -2,6 +2,7 @@
 
 use super::HubDesk;
 use super::differences::{change, pretty};
+use crate::approval_text::FileComparison;
 use crate::desk::{
     ApprovalBrief, ApprovalDetail, ApprovalFilter, ApprovalList, DecideApproval, DecisionInfo,
     DecisionReceipt, PreviousDecision,
@@ -11,11 +12,20 @@ use jiff::Timestamp;
 use portcullis_core::Effect;
 use portcullis_store::approvals::{self, Approval, ApprovalScope};
 
+/// Writes in a list that are compared with the current file, which costs a read of up to a megabyte and a diff. A client chooses how
+/// many calls wait.
+const COMPARED_MAX: usize = 4;
+
 impl HubDesk {
     pub(super) async fn show_approvals(&self, wanted: ApprovalFilter) -> Result<ApprovalList, Problem> {
         self.run(move |ops| {
             let (all, now) = (ops.list_approvals(&wanted)?, ops.approvals.approvals().now());
-            Ok(ApprovalList { approvals: all.iter().map(|approval| brief(ops, approval, now)).collect() })
+            let briefs = all.iter().enumerate().map(|(at, approval)| {
+                let is_first = at < COMPARED_MAX;
+                let comparison = if is_first { FileComparison::WithCurrent } else { FileComparison::Skipped };
+                brief(ops, approval, comparison, now)
+            });
+            Ok(ApprovalList { approvals: briefs.collect() })
         })
         .await
     }
@@ -27,7 +37,7 @@ impl HubDesk {
                 let approval = ops.approval(&id)?;
                 let is_as_asked = ops.is_as_asked(&approval).unwrap_or(true);
                 let now = ops.approvals.approvals().now();
-                let brief = brief(ops, &approval, now);
+                let brief = brief(ops, &approval, FileComparison::WithCurrent, now);
                 Ok((approval, brief, ops.list_approvals(&all)?, now, is_as_asked))
             })
             .await?;
@@ -60,7 +70,8 @@ impl HubDesk {
         self.run(move |ops| {
             let decided = ops.decide_approval(&id, decision, &actor)?;
             let said = decided.sentence();
-            let approval = brief(ops, &decided.approval, ops.approvals.approvals().now());
+            let approval =
+                brief(ops, &decided.approval, FileComparison::Skipped, ops.approvals.approvals().now());
             Ok(DecisionReceipt { approval, rule_written_to: decided.rule_written_to, said })
         })
         .await
@@ -76,12 +87,17 @@ fn decided_by(decided: &approvals::ApprovalDecision) -> DecisionInfo {
     }
 }
 
-pub(super) fn brief(ops: &Operations, approval: &Approval, now: Timestamp) -> ApprovalBrief {
+pub(super) fn brief(
+    ops: &Operations,
+    approval: &Approval,
+    comparison: FileComparison,
+    now: Timestamp,
+) -> ApprovalBrief {
     let scrub = |text: &str| match &ops.live {
         Some(live) => live.handles.redactor.scrub(text).into_owned(),
         None => text.to_owned(),
     };
-    let arguments_text = ops.readable_arguments(approval, &scrub);
+    let arguments_text = ops.readable_arguments(approval, comparison, &scrub);
     let call = approval.call.clone();
     let destroys = call.effect == Effect::Destroy.as_str();
     let may_always = !destroys && call.kind != "completion";

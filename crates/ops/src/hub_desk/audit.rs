@@ -2,6 +2,7 @@
 
 use super::overview::micros;
 use super::{approvals, now};
+use crate::approval_text::FileComparison;
 use crate::audit::{AuditVerdict, audit_record, call_record};
 use crate::desk::{AuditPage, AuditRecord, AuditVerification, CallHistory, SearchAudit};
 use crate::{Operations, Problem};
@@ -24,7 +25,10 @@ pub(super) fn page(ops: &Operations, search: SearchAudit) -> Result<AuditPage, P
 pub(super) fn history(ops: &Operations, seq: u64) -> Result<CallHistory, Problem> {
     let (records, approval) = ops.call_history(seq)?;
     let now = ops.approvals.approvals().now();
-    Ok(CallHistory { records, approval: approval.map(|approval| approvals::brief(ops, &approval, now)) })
+    Ok(CallHistory {
+        records,
+        approval: approval.map(|approval| approvals::brief(ops, &approval, FileComparison::Skipped, now)),
+    })
 }
 
 pub(super) fn verification(ops: &Operations) -> AuditVerification {

@@ -10,6 +10,7 @@ use crate::print;
 use anyhow::Result;
 use jiff::Timestamp;
 use portcullis_ops::Operations;
+use portcullis_ops::approval_text::FileComparison;
 use portcullis_ops::approvals::DecidedApproval;
 use portcullis_ops::desk::{ApprovalChoice, ApprovalFilter, DecideApproval};
 use portcullis_ops::listing::ApprovalListing;
@@ -127,7 +128,7 @@ fn decide(
 
 /// Returns the arguments for a person, with the file that the call would change compared.
 fn arguments_text(ops: &Operations, approval: &Approval) -> String {
-    ops.readable_arguments(approval, &|text| print::redaction().text(text))
+    ops.readable_arguments(approval, FileComparison::WithCurrent, &|text| print::redaction().text(text))
 }
 
 fn details(approval: &Approval, arguments: &str, now: Timestamp) -> String {

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// Limits that need a clock or a tool of the test's own; those tests are beside the code.
-const ELSEWHERE: [Limit; 8] = [
+const ELSEWHERE: [Limit; 9] = [
+    Limit::RateWaiting,
     Limit::SessionIdle,
     Limit::CallTime,
     Limit::ArgumentBytes,

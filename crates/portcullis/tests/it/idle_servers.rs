@@ -89,7 +89,8 @@ async fn a_lazy_server_is_known_without_being_started() {
         let refused =
             tokio::time::timeout(Duration::from_secs(9), call).await.expect("an answer before that");
         assert!(
-            text(&refused).contains("server `shop` failed to start: the connection to the server ended"),
+            text(&refused)
+                .contains("server `shop` failed to start (handshake): the connection to the server ended"),
             "{refused}"
         );
         shop.offers(&offer());

@@ -183,7 +183,9 @@ async fn a_server_that_wants_a_login_is_added_with_it() {
     home.configure(&format!("{UNHURRIED}[egress]\nallow = [\"{issuer}\"]\n"));
     let refused = home.run(&["mcp", "add", "notes", "--url", &url]).await;
     assert!(refused.code == 1 && refused.stderr.contains("pass `--oauth`"), "{refused:?}");
-    let said = log_in_by(&home, &["mcp", "add", "notes", "--url", &url, "--oauth", "--yes"]).await;
+    let said =
+        log_in_by(&home, &["mcp", "add", "notes", "--url", &url, "--oauth", "--policy", "allow", "--yes"])
+            .await;
     assert!(
         said.contains("Server `notes` is connected")
             && said.contains("It is trusted; later changes need review"),

@@ -140,7 +140,7 @@ async fn an_explanation_reads_well() {
     default:outside      ask       create outside, write outside
     default:destroy      ask       destroy local, destroy outside
 
-    Defaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead: allow by default, once the server is trusted.
+    Defaults apply if no rule matches. Upstream tools use `mcp.NAME.decision` instead, or the policy chosen in the server's review: with ask-changes, reads are allowed and other calls ask.
     Calls outside a client's scope and unknown tools are denied before any rule.
     ");
     let piped =

@@ -112,12 +112,11 @@ async fn how_a_server_ended_is_told() {
 async fn a_server_that_hangs_at_its_start_is_told_with_the_phase_and_its_last_words() {
     const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
     let home = home();
-    let script = format!("printf 'waiting for \\033[2J%s\\n' {TOKEN} >&2; exec sleep 600");
+    let script = format!("printf 'waiting for \\033[2J %s\\n' {TOKEN} >&2; exec sleep 600");
     let args = serde_json::json!(["-c", script]);
     home.configure(&format!("[mcp.far]\ncommand = \"sh\"\nargs = {args}\nstart_timeout_ms = 400\n"));
     let tested = home.run(&["mcp", "test", "far"]).await;
-    let expected =
-        "server `far` failed (handshake): the server did not respond within 400 ms\nstderr:\n  waiting for ";
+    let expected = "server `far` failed to start (handshake): the server did not respond within 400 ms\nstderr:\n  waiting for ";
     assert!(tested.code == 1 && tested.stderr.contains(expected), "{tested:?}");
     assert!(tested.stderr.contains("`mcp.far.start_timeout_ms` is 400"), "{tested:?}");
     assert!(!tested.stderr.contains(TOKEN) && !tested.stderr.contains('\u{1b}'), "{tested:?}");

@@ -297,5 +297,5 @@ async fn the_command_line_tries_and_checks_scripts() {
     let ran = home.run(&["scripts", "check", home.path().join("bad.star").to_str().unwrap()]).await;
     assert!(ran.code == 1 && ran.stderr.contains("bad.star at line 1, column 5"), "{ran:?}");
     let told = home.run(&["doctor"]).await.stdout;
-    assert!(told.contains("1 scripts; sandbox available"), "{told}");
+    assert!(told.contains("1 script; sandbox available"), "{told}");
 }

@@ -245,7 +245,7 @@ fn a_locked_store_is_told_and_the_rest_goes_on() {
     user.note("nothing secret");
     assert_eq!(user.run_with(&["secrets", "set", "TOKEN"], VALUE).code, 0);
     let doctor = user.run(&["doctor"]);
-    assert!(doctor.stdout.contains("ok       secrets    1 secrets"), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("ok       secrets    1 secret"), "{}", doctor.stdout);
     std::fs::remove_file(user.key()).unwrap();
     let doctor = user.run(&["doctor"]);
     let shown = doctor.stdout.replace(user.dir.path().to_str().unwrap(), "…");

@@ -51,7 +51,7 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
     let before = std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap() + "# mine\n";
     home.configure(&before);
     let [program, definitions, calls] = shop.words();
-    let add = ["mcp", "add", "shop", "--yes", "--", &program, &definitions, &calls];
+    let add = ["mcp", "add", "shop", "--yes", "--policy", "allow", "--", &program, &definitions, &calls];
     insta::assert_snapshot!(steady(&done(&home, &add).await, &home, &shop), @r"
     Server `shop` is connected: Corner shop, MCP 2025-11-25 in N ms
 
@@ -62,17 +62,17 @@ async fn a_server_is_added_shown_trusted_and_taken_out_and_the_file_keeps_its_co
     PROMPT  DESCRIPTION
     hello   Say hello
 
-    1 resources
+    1 resource
 
     Instructions for agents:
       Look first.
       Then pay.
 
     TOOL  EFFECT   CALLS  ADVERTISED
-    pay   destroy  ask    nothing
-    see   destroy  ask    nothing
+    pay   destroy  allow  nothing
+    see   destroy  allow  nothing
 
-    Policy `ask-changes`: ask before changes. To choose otherwise: portcullis mcp trust shop --policy ask-changes|allow|ask --effect 'GLOB=EFFECT'
+    Policy `allow`: allow everything. To choose otherwise: portcullis mcp trust shop --policy ask-changes|allow|ask --effect 'GLOB=EFFECT'
 
     Added server `shop` to [HOME]/portcullis.toml. It is trusted; later changes need review.
     ");
@@ -204,7 +204,7 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
     PROMPT  DESCRIPTION
     hello   Say hello
 
-    1 resources
+    1 resource
 
     Instructions for agents:
       Look first.
@@ -264,6 +264,12 @@ async fn a_running_hub_follows_trust_switches_and_reloads() {
 
     KIND      NAME    CHANGE
     identity  server  changed
+
+    TOOL  EFFECT   CALLS  ADVERTISED
+    pay   destroy  ask    nothing
+    see   destroy  ask    nothing
+
+    Policy `ask-changes`: ask before changes. To choose otherwise: portcullis mcp trust shop --policy ask-changes|allow|ask --effect 'GLOB=EFFECT'
 
     --- identity server
     +++ identity server

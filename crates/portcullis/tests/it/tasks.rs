@@ -76,7 +76,8 @@ async fn a_server_that_does_not_say_that_it_runs_tasks_is_not_asked_for_one() {
     client.initialize(json!({})).await;
     sees(&mut client, "far_report").await;
     let answer = client.request("tools/call", json!({ "name": "far_report", "arguments": {} })).await;
-    assert_eq!(answer["error"]["message"], "only as a task", "{answer}");
+    let upstream = &answer["result"]["structuredContent"]["upstream"];
+    assert_eq!(*upstream, json!({ "code": -32601, "message": "only as a task" }), "{answer}");
 }
 
 #[tokio::test]

@@ -70,9 +70,10 @@ async fn arguments_that_do_not_fit_are_told_together() {
     insta::assert_snapshot!(check(BoxedRules::default(), &[call]).await, @r#"
     > workspace_write {"pth": "a.md", "content": 7}
     refused: Error: invalid arguments: `path` is missing; `content` is 7, expected a string; `pth` is not an argument; did you mean `path`?
-    data: {"code":"invalid_args","message":"invalid arguments: `path` is missing; `content` is 7, expected a string; `pth` is not an argument; did you mean `path`?","suggestions":[]}
+    refused: use `path` instead of `pth`; call it as `workspace_write(path: string, content: string)`; those with `?` may be left out
+    data: {"code":"invalid_args","message":"invalid arguments: `path` is missing; `content` is 7, expected a string; `pth` is not an argument; did you mean `path`?","suggestions":["use `path` instead of `pth`","call it as `workspace_write(path: string, content: string)`; those with `?` may be left out"]}
     audit: phase=begin effect=write
-    audit: phase=end effect=write decision=allow rule=default:local-write outcome=invalid_args bytes=119
+    audit: phase=end effect=write decision=allow rule=default:local-write outcome=invalid_args bytes=237
     metric: +1 portcullis_calls_total{tool="workspace_write",outcome="invalid_args"}
     "#);
 }

@@ -86,14 +86,14 @@ async fn a_person_chooses_and_the_choice_stays_with_the_definition() {
     assert_eq!(decided(&home).await, ["destroy ask", "create ask", "write ask"]);
     let listed = done(&home, &["policy", "list"]).await;
     assert!(listed.contains("server:ask") && listed.contains("ask always, chosen in its review"), "{listed}");
-    // A changed annotation is a changed definition, and is proposed anew.
+    // A changed annotation is a changed definition. It is not proposed below what a person chose for its name.
     let mut changed = offer();
     changed["tools"][1]["annotations"] = json!({ "readOnlyHint": true });
     shop.offers(&changed);
     let seen = home.run(&["mcp", "trust", "shop", "--diff", "--json"]).await.json();
     let named = |value: &Value| [value["kind"].clone(), value["name"].clone(), value["change"].clone()];
     assert_eq!(named(&seen["differences"][0]), [json!("tool"), json!("note"), json!("changed")], "{seen}");
-    assert_eq!(seen["effects"], json!({ "note": "read", "pay": "write", "see": "destroy" }));
+    assert_eq!(seen["effects"], json!({ "note": "create", "pay": "write", "see": "destroy" }));
     assert_eq!((&seen["policy"], &seen["trusted"]), (&json!("ask"), &json!(false)));
     for (option, value, says) in [
         ("--effect", "gone=read", "no tool of the server matches `gone`"),

@@ -135,13 +135,17 @@ pub struct ToolReview {
 
 impl ToolReview {
     /// Returns what to propose for a server: what was chosen before for definitions that are the same, and the
-    /// advertised effect for the others.
+    /// advertised effect for the others. A definition that changed is not proposed below what was chosen for its name: a
+    /// server that changes its words does not undo the choice of a person.
     pub fn proposed(seen: &ServerSnapshot, before: Option<&TrustedServer>) -> ToolReview {
         let policy = before.and_then(|before| before.review.as_ref()).map(|review| review.policy);
         let effects = seen.tools.iter().map(|(name, pin)| {
-            let chosen = before.and_then(|before| before.review.as_ref()?.effects.get(name));
-            let chosen = chosen.filter(|chosen| chosen.sha256 == pin.sha256).map(|chosen| chosen.effect);
-            let effect = chosen.unwrap_or_else(|| AdvertisedHints::of(pin).effect());
+            let advertised = AdvertisedHints::of(pin).effect();
+            let effect = match before.and_then(|before| before.review.as_ref()?.effects.get(name)) {
+                Some(chosen) if chosen.sha256 == pin.sha256 => chosen.effect,
+                Some(chosen) => chosen.effect.max(advertised),
+                None => advertised,
+            };
             (name.clone(), ReviewedEffect { sha256: pin.sha256.clone(), effect })
         });
         ToolReview { policy: policy.unwrap_or_default(), effects: effects.collect() }
@@ -228,7 +232,10 @@ mod tests {
         // A changed annotation is a changed definition.
         let now = seen(&json!({ "readOnlyHint": true }));
         let proposed = ToolReview::proposed(&now, Some(&before));
-        assert_eq!((proposed.policy, proposed.effects["pay"].effect), (TrustPolicy::Allow, Effect::Read));
+        assert_eq!((proposed.policy, proposed.effects["pay"].effect), (TrustPolicy::Allow, Effect::Create));
+        // One that says worse than what was chosen counts.
+        let worse = ToolReview::proposed(&seen(&json!({ "destructiveHint": true })), Some(&before));
+        assert_eq!(worse.effects["pay"].effect, Effect::Destroy);
         let other = trusted(&now, Some(review));
         assert_eq!((other.reviewed_effect("pay"), other.reviewed_effect("see")), (None, None));
         assert_eq!(trusted(&now, None).reviewed_effect("pay"), None);

@@ -265,7 +265,7 @@ async fn contents() {
     This tool intentionally returns an error for testing
     ");
     insta::assert_snapshot!(check(r#"test_custom_header {"region":"=?base64?x"}"#, ScriptedPeer::default()).await, @"Region: =?base64?x");
-    insta::assert_snapshot!(check(r#"test_simple_text {"x":1}"#, ScriptedPeer::default()).await, @"invalid_args: invalid arguments: unknown field `x`, there are no fields at line 1 column 4");
+    insta::assert_snapshot!(check(r#"test_simple_text {"x":1}"#, ScriptedPeer::default()).await, @"invalid_args: invalid arguments: `x` does not fit the tool's schema");
 }
 
 #[tokio::test(start_paused = true)]

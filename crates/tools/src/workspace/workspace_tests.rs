@@ -93,7 +93,8 @@ async fn what_fails_says_what_to_do() {
     invalid_args: a part of `image.png/x` is a file, not a folder
     hint: `workspace_list` shows which entries are folders
     > workspace_write {"path": "x"}
-    invalid_args: invalid arguments: missing field `content` at line 1 column 12
+    invalid_args: invalid arguments: they do not fit the tool's schema
+    hint: compare them with the description and the schema of the tool, in `tools/list`
     > workspace_list {"path": "gone"}
     not_found: folder `gone` not found
     hint: `workspace_list` shows what exists
@@ -101,7 +102,8 @@ async fn what_fails_says_what_to_do() {
     invalid_args: a part of `image.png` is a file, not a folder
     hint: `workspace_list` shows which entries are folders
     > workspace_list {"pth": "notes"}
-    invalid_args: invalid arguments: unknown field `pth`, expected `path` at line 1 column 6
+    invalid_args: invalid arguments: `pth` does not fit the tool's schema
+    hint: compare them with the description and the schema of the tool, in `tools/list`
     "#);
 }
 

@@ -44,8 +44,8 @@ env = { "BRAVE_API_KEY" = "your-key" }
         "[mcp.filesystem]\ncommand = \"npx\"\n",
         "args = [\"-y\", \"@modelcontextprotocol/server-filesystem\", \"/path/to/project\"]\n",
         "[mcp.database]\nurl = \"http://localhost:3000/sse\"\n",
-        "[mcp.web_api]\nurl = \"http://localhost:8080\"\n",
-        "[mcp.github]\nurl = \"https://mcp-github.example.com\"\noauth = true\n",
+        "[mcp.web-api]\nurl = \"http://localhost:8080\"\n",
+        "[mcp.github-mcp]\nurl = \"https://mcp-github.example.com\"\noauth = true\n",
         "[mcp.brave_search]\ncommand = \"npx\"\n",
     ];
     says(OPENCODE, text, &parts);

@@ -5,6 +5,7 @@ use crate::commands::this_user;
 use crate::config::{Config, McpServerSettings};
 use crate::print;
 use anyhow::Result;
+use portcullis_core::counted;
 use portcullis_ops::servers::probe::ProbeReport;
 use portcullis_ops::servers::trust::definition_text;
 use portcullis_ops::servers::{find_server, may_run};
@@ -35,7 +36,7 @@ pub(super) fn probe_text(report: &ProbeReport, seen: &ServerSnapshot) -> String 
         text.push_str(&format!("\n{}", print::table(&rows)));
     }
     if report.status.resources > 0 {
-        text.push_str(&format!("\n{} resources\n", report.status.resources));
+        text.push_str(&format!("\n{}\n", counted(report.status.resources, "resource")));
     }
     if let Some(instructions) = seen.instructions.as_ref().filter(|text| !text.trim().is_empty()) {
         text.push_str(&format!("\nInstructions for agents:\n  {}\n", instructions.replace('\n', "\n  ")));

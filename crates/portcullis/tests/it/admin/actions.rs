@@ -2,7 +2,6 @@
 
 use super::{Admin, problem};
 use crate::support::{home, http, request};
-use portcullis_store::database::{DatabaseError, OperationId, Topic};
 use portcullis_testkit::mcp_client::McpClient;
 use portcullis_testkit::raw_http::RawHttpRequest;
 use portcullis_testkit::wait::until;
@@ -268,29 +267,4 @@ async fn servers_come_and_go_switched_off_until_somebody_looks() {
     ann.does("DELETE", "/servers/echo", json!({})).await;
     assert!(!std::fs::read_to_string(home.path().join("portcullis.toml")).unwrap().contains("[mcp.echo]"));
     assert_eq!(problem(&ann.send("POST", "/servers/nobody/restart", json!({})).await), "not_found");
-}
-
-/// The page used to drop this, which the command prints.
-#[tokio::test]
-async fn a_login_that_cannot_be_checked_is_told_when_its_server_is_removed() {
-    let home = home();
-    let hub = home.serve().await;
-    let ann = Admin::first(&hub).await;
-    ann.does("POST", "/servers", json!({ "name": "notes", "url": "https://notes.example.com/mcp" })).await;
-    ann.does("PUT", "/secrets/TOKEN", json!({ "value": "correct-horse-battery-8d1f2b7c" })).await;
-    let secure = home.path().join("workspace/secure");
-    let database = portcullis_store::open(&secure, &portcullis_tools::tables()).unwrap();
-    let damaged: Result<usize, DatabaseError> = database
-        .change(Topic::new("secrets"), OperationId::random().unwrap(), |transaction| {
-            Box::pin(async move { transaction.execute("UPDATE secrets SET record = '{'", &[]).await })
-        })
-        .await;
-    assert!(damaged.unwrap() > 0);
-    until("the hub has read it", async || (ann.get("/secrets").await.status() != 200).then_some(())).await;
-
-    let removed = ann.does("DELETE", "/servers/notes", json!({})).await;
-    let said = removed["said"].as_str().unwrap();
-    assert!(said.starts_with("Removed server `notes` from "), "{said}");
-    assert!(said.contains("Could not check for a login of `notes`: "), "{said}");
-    assert!(said.ends_with("To log out: portcullis mcp logout notes"), "{said}");
 }
