@@ -9,7 +9,7 @@ use portcullis_family::Families;
 const MORE: [&str; 7] = ["script", "schedule", "chat", "model", "assistant", "tachyon", "opencode"];
 
 /// Returns the reserved prefix, without its `_`, that the tools of a server with this name or prefix would have.
-pub(crate) fn reserved_prefix<'a>(families: Families, name: &'a str) -> Option<&'a str> {
+pub(crate) fn reserved_prefix(families: Families, name: &str) -> Option<&str> {
     let name = name.trim_end_matches('_');
     // A longer prefix, as `memory_bank`, merges with `memory_*` all the same.
     let first = name.split('_').next().unwrap_or(name);

@@ -44,7 +44,7 @@ pub fn init(
     match (FILE_NAMES.into_iter().find(exists), mode) {
         (None, _) => {
             let path = editing.home().join(NEW_FILE);
-            write_new(&path, &example(), PRIVATE_FILE).map_err(|error| failed(&path, error))?;
+            write_new(&path, example(), PRIVATE_FILE).map_err(|error| failed(&path, error))?;
             Ok(InitOutcome::Written { path })
         }
         (Some(_), InitMode::Complete) => complete(editing, env),

@@ -7,14 +7,19 @@ use crate::context::Operations;
 use crate::desk::TrustServer;
 use crate::mcp::ServerFactory;
 use crate::{Actor, Problem};
+use portcullis_core::json::printable;
 use portcullis_store::pins::{
     DefinitionPin, PinDifference, ServerSnapshot, ToolReview, TrustedServer, differences, digest,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// The kind of a change in command or URL.
 const IDENTITY: &str = "identity";
+/// Effects that the record of a review names.
+const RECORDED_EFFECTS_MAX: usize = 50;
+/// Bytes of their text. A record is one line of the audit log, whose length is limited.
+const RECORDED_EFFECTS_BYTES_MAX: usize = 16 * 1024;
 /// Shown if both sides look alike.
 const HIDDEN_DIFFERS: &str = "changed in a redacted part";
 
@@ -72,6 +77,25 @@ impl ServerTrust {
     }
 }
 
+/// Adds the chosen effects to the details of a record: by tool, as far as the limits allow, and how many more there are.
+fn name_effects<'a>(details: &mut Value, chosen: impl ExactSizeIterator<Item = (&'a str, &'a str)>) {
+    let all = chosen.len();
+    let mut named = Map::new();
+    let mut bytes = 0;
+    for (tool, effect) in chosen.take(RECORDED_EFFECTS_MAX) {
+        let (tool, effect) = (printable(tool), printable(effect));
+        bytes += tool.len() + effect.len();
+        if bytes > RECORDED_EFFECTS_BYTES_MAX {
+            break;
+        }
+        named.insert(tool, effect.into());
+    }
+    if all > named.len() {
+        details["more_effects"] = (all - named.len()).into();
+    }
+    details["effects"] = named.into();
+}
+
 /// Digest of a snapshot, for optimistic concurrency.
 pub fn snapshot_mark(seen: &ServerSnapshot) -> String {
     digest(&serde_json::to_string(seen).unwrap_or_default())
@@ -86,8 +110,12 @@ impl Operations {
         chosen: ToolReview,
         by: &Actor,
     ) -> Result<ServerTrust, Problem> {
-        let details =
+        let mut details =
             json!({ "name": server.name, "seen": snapshot_mark(seen), "policy": chosen.policy.as_str() });
+        name_effects(
+            &mut details,
+            chosen.effects.iter().map(|(tool, reviewed)| (tool.as_str(), reviewed.effect.as_str())),
+        );
         self.record(by, action::TRUST, details, || self.pin(server, seen, chosen, by))
     }
 
@@ -99,9 +127,10 @@ impl Operations {
         reviewed: &TrustServer,
         by: &Actor,
     ) -> Result<ServerTrust, Problem> {
-        let details = json!({ "name": name, "seen": reviewed.seen, "policy": reviewed.policy });
+        let effects = reviewed.effects.iter().map(|(tool, effect)| (tool.as_str(), effect.as_str()));
+        let mut details = json!({ "name": name, "seen": reviewed.seen, "policy": reviewed.policy });
+        name_effects(&mut details, effects.clone());
         self.record(by, action::TRUST, details, || {
-            let effects = reviewed.effects.iter().map(|(tool, effect)| (tool.as_str(), effect.as_str()));
             let choices = ReviewChoices::parse(reviewed.policy.as_deref(), effects)?;
             let config = self.config();
             let server = find_server(&config, name)?;
@@ -217,4 +246,32 @@ fn pretty(text: &str) -> String {
         _ => text.to_owned(),
     };
     format!("{lines}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_record_names_a_bounded_number_of_effects() {
+        let mut details = json!({ "name": "shop" });
+        name_effects(&mut details, [("get_*", "read"), ("pay", "destroy")].into_iter());
+        assert_eq!(details, json!({ "name": "shop", "effects": { "get_*": "read", "pay": "destroy" } }));
+
+        let tools: Vec<String> =
+            (0..RECORDED_EFFECTS_MAX + 3).map(|number| format!("tool_{number}")).collect();
+        let mut details = json!({});
+        name_effects(&mut details, tools.iter().map(|tool| (tool.as_str(), "write")));
+        assert_eq!(details["effects"].as_object().map(Map::len), Some(RECORDED_EFFECTS_MAX));
+        assert_eq!(details["more_effects"], 3);
+
+        // Each hidden character takes several bytes.
+        let tools: Vec<String> =
+            (0..RECORDED_EFFECTS_MAX).map(|number| format!("{number}{}", "\u{200b}".repeat(150))).collect();
+        let mut details = json!({});
+        name_effects(&mut details, tools.iter().map(|tool| (tool.as_str(), "write")));
+        let named = details["effects"].as_object().map_or(0, Map::len);
+        assert_eq!(details["more_effects"], RECORDED_EFFECTS_MAX - named);
+        assert!(named > 0 && details.to_string().len() < 2 * RECORDED_EFFECTS_BYTES_MAX, "{named}");
+    }
 }

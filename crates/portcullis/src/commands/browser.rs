@@ -1,6 +1,7 @@
 //! Opens a page in the user's browser.
 
 use portcullis_config::Environment;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// The system's URL opener.
@@ -20,6 +21,8 @@ pub(crate) fn open(url: &str, env: Environment<'_>) -> Result<(), String> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            // Ctrl-C at the terminal ends this program, not the browser.
+            .process_group(0)
             .spawn();
         match started {
             Ok(_) => return Ok(()),
@@ -55,8 +58,8 @@ mod tests {
             commands("http://h/#t", &env).into_iter().map(|words| words.join(" ")).collect()
         };
         let system = format!("{OPENER} http://h/#t");
-        assert_eq!(tried(None), [system.clone()]);
-        assert_eq!(tried(Some("")), [system.clone()]);
+        assert_eq!(tried(None), std::slice::from_ref(&system));
+        assert_eq!(tried(Some("")), std::slice::from_ref(&system));
         assert_eq!(
             tried(Some("firefox -P x %s:lynx")),
             ["firefox -P x http://h/#t".to_owned(), "lynx http://h/#t".to_owned(), system]

@@ -89,10 +89,10 @@ impl LoginPrompt for TerminalConsent {
             true => print::note_showing(text, url),
             false => print::out_showing(format!("{text}\n"), url),
         }
-        if self.browser == Browser::Open {
-            if let Err(reason) = browser::open(url, &environment) {
-                print::note(format!("Not opened: {reason}. Open the URL yourself."));
-            }
+        if self.browser == Browser::Open
+            && let Err(reason) = browser::open(url, &environment)
+        {
+            print::note(format!("Not opened: {reason}. Open the URL yourself."));
         }
         Box::pin(async { Ok(()) })
     }

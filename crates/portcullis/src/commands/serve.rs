@@ -94,10 +94,10 @@ async fn serve(
         output,
     };
     greeting.print(&config);
-    if output.open && config.admin.enabled {
-        greeting.open_page();
-    }
+    let redirect = if output.open && config.admin.enabled { greeting.open_page() } else { None };
     ending.received().await;
+    // Before anything that may take long: a forced exit drops nothing.
+    drop(redirect);
     tracing::info!(target: "hub", "shutting down after in-flight calls; signal again to exit at once");
     let ended = async {
         let all_done = composed.hub.shut_down(grace).await;
@@ -226,18 +226,18 @@ impl StartupBanner<'_> {
         }
     }
 
-    /// Opens the admin page. That it is not opened is no error.
-    fn open_page(&self) {
+    /// Opens the admin page. That it is not opened is no error. Returns the file that the browser was given, if any.
+    fn open_page(&self) -> Option<RedirectFile> {
         let opened = match &self.admin_link {
-            None => browser::open(&self.admin, &environment),
+            None => browser::open(&self.admin, &environment).map(|()| None),
             // Arguments of a process are readable by other users; a private file is not.
-            Some(link) => {
-                redirect_file(self.home, link).and_then(|path| browser::open(&file_url(&path), &environment))
-            }
+            Some(link) => RedirectFile::create(self.home, link)
+                .and_then(|file| browser::open(&file_url(&file.0), &environment).map(|()| Some(file))),
         };
-        if let Err(reason) = opened {
+        opened.unwrap_or_else(|reason| {
             print::note(format!("The admin page was not opened: {reason}. Open it yourself."));
-        }
+            None
+        })
     }
 }
 
@@ -246,14 +246,45 @@ fn file_url(path: &Path) -> String {
     format!("file://{}", path.replace('?', "%3f"))
 }
 
-/// Writes a private page that leads to the one-time link, which is useless once it was used.
-fn redirect_file(home: &Home, link: &Secret<String>) -> Result<PathBuf, String> {
-    let path = home.path().join("open-admin.html");
-    let page = format!(
-        "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><script>location.replace({})</script>\n",
-        serde_json::Value::from(link.expose().as_str()),
-    );
-    atomic_write::replace(&path, &page, 0o600)
-        .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
-    Ok(path)
+/// A private page that leads to the one-time link. Deleted when dropped.
+struct RedirectFile(PathBuf);
+
+impl RedirectFile {
+    fn create(home: &Home, link: &Secret<String>) -> Result<RedirectFile, String> {
+        let path = home.path().join("open-admin.html");
+        let page = format!(
+            "<!doctype html><meta charset=\"utf-8\"><meta name=\"referrer\" content=\"no-referrer\"><script>location.replace({})</script>\n",
+            serde_json::Value::from(link.expose().as_str()),
+        );
+        atomic_write::replace(&path, &page, 0o600)
+            .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
+        Ok(RedirectFile(path))
+    }
+}
+
+impl Drop for RedirectFile {
+    fn drop(&mut self) {
+        match std::fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(target: "hub", %error, "cannot delete `{}`", self.0.display());
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_with_the_link_is_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::open(folder.path().join("home")).unwrap();
+        let file = RedirectFile::create(&home, &Secret::new("http://h/#t".to_owned())).unwrap();
+        let path = file.0.clone();
+        assert!(std::fs::read_to_string(&path).unwrap().contains(r#"location.replace("http://h/#t")"#));
+        drop(file);
+        assert!(!path.exists());
+    }
 }

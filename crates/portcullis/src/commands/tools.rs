@@ -139,7 +139,8 @@ async fn call_and_ask(
     let Some(TerminalDesk { ops, client }) = desk else {
         return Ok(link.call(name, arguments).await?);
     };
-    let mut asking = pin!(decide_in_place(ops, client, name.to_owned(), arguments.clone()));
+    let decision = decide_in_place(ops, client, name.to_owned(), arguments.clone()).await?;
+    let mut asking = pin!(decision.ask());
     let result = {
         let mut calling = pin!(link.call(name, arguments.clone()));
         tokio::select! {
@@ -152,11 +153,14 @@ async fn call_and_ask(
             }
         }
     };
-    // The call gave up waiting while the question is on the screen: with a yes, it is made again.
-    let is_pending = result["structuredContent"]["code"] == "needs_approval";
-    match is_pending && asking.await? == Some(true) {
-        true => Ok(link.call(name, arguments).await?),
-        false => Ok(result),
+    if result["structuredContent"]["code"] != "needs_approval" {
+        return Ok(result);
+    }
+    // The call gave up waiting. With a yes to the question, which is on the screen or soon will be, it is made again.
+    decision.call_ended();
+    match asking.await? {
+        Some(true) => Ok(link.call(name, arguments).await?),
+        Some(false) | None => Ok(result),
     }
 }
 
