@@ -4,6 +4,7 @@
 
 const { spawn } = require("node:child_process");
 const { constants } = require("node:os");
+const { isatty } = require("node:tty");
 
 const platform = `portcullis-${process.platform}-${process.arch}`;
 
@@ -24,7 +25,8 @@ function program() {
 function start(path) {
   const child = spawn(path, process.argv.slice(2), { stdio: "inherit" });
   // What a terminal sends, it sends to both processes, and the hub takes a second signal as a request to exit at once.
-  const terminal = [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY);
+  // Asked by number: the streams of `process` make pipes non-blocking, which the hub shares.
+  const terminal = [0, 1, 2].some((stream) => isatty(stream));
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]) {
     process.on(signal, () => {
       if (signal === "SIGTERM" || !terminal) child.kill(signal);

@@ -10,6 +10,8 @@ use portcullis_ops::{ShutdownSignals, ShutdownWatch};
 use portcullis_server::line::{self, LineCaller};
 use portcullis_server::local::{self, BridgeEnd, HubAccess, HubLock};
 use portcullis_server::{AcceptLoop, Hub};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,6 +24,8 @@ const INTRODUCED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Serves this process's client: the local one, or the named one.
 pub(crate) fn run(home: Option<&Path>, client: Option<&str>) -> Result<ExitCode> {
+    make_blocking(std::io::stdin());
+    make_blocking(std::io::stdout());
     let LoadedHome { home, loaded, version } = open(home)?;
     let log_level = logging::start(loaded.config.logging, print::redaction());
     for warning in &loaded.warnings {
@@ -42,6 +46,16 @@ pub(crate) fn run(home: Option<&Path>, client: Option<&str>) -> Result<ExitCode>
             }
         }
     })?
+}
+
+/// A program in Node makes its pipes non-blocking, and those that it inherits. They are read and written by threads that wait.
+fn make_blocking(stream: impl AsFd) {
+    if let Ok(flags) = fcntl_getfl(&stream)
+        && flags.contains(OFlags::NONBLOCK)
+    {
+        // What cannot be changed fails where it is used.
+        let _ = fcntl_setfl(&stream, flags - OFlags::NONBLOCK);
+    }
 }
 
 async fn bridge(mut hub: UnixStream, client: Option<&str>, ending: &mut ShutdownSignals) -> Result<ExitCode> {
@@ -130,5 +144,18 @@ async fn wait_for_bridges(hub: &Hub, ending: &mut ShutdownSignals) {
     tokio::select! {
         () = local::guests_gone(hub) => {}
         () = ending.received() => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_another_program_made_non_blocking_is_read_by_waiting() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        fcntl_setfl(&reader, OFlags::NONBLOCK).unwrap();
+        make_blocking(&reader);
+        assert!(!fcntl_getfl(&reader).unwrap().contains(OFlags::NONBLOCK));
     }
 }
