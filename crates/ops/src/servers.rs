@@ -4,6 +4,7 @@
 
 mod action;
 pub mod add;
+mod cleared_environment;
 pub mod import;
 mod invocation;
 pub mod login;
@@ -11,8 +12,10 @@ pub mod probe;
 pub mod remove;
 mod review_choices;
 mod status;
+pub mod trial;
 pub mod trust;
 
+pub use cleared_environment::{EnvRemedy, cleared_environment_hint};
 pub use invocation::{reached, runs_with};
 pub use review_choices::ReviewChoices;
 pub use status::{ServerStatusReport, sign_in_hint, status_label, unchosen_effects};

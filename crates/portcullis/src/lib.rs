@@ -10,6 +10,7 @@ mod memory;
 mod print;
 mod reload;
 pub mod services;
+mod status_line;
 pub mod surface;
 
 pub use portcullis_config as config;

@@ -132,6 +132,11 @@ pub(crate) fn note_json(value: &Value) {
     say(&format!("{}\n", redaction().json_line(&value.to_string())));
 }
 
+/// Writes text to stderr that its caller has redacted, with control characters of this program.
+pub(crate) fn control(text: &str) {
+    say(text);
+}
+
 fn say(text: &str) {
     let mut stderr = std::io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes());

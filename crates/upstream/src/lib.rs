@@ -46,7 +46,7 @@ pub use program_digests::ProgramDigests;
 pub use provider::Upstream;
 pub use shutdown::Shutdown;
 pub use spec::{PerClient, ServerSpec, StartPolicy, labels_of, lists};
-pub use status::{ClientStatus, ServerStatus, StartPhase, StatusKind};
+pub use status::{ClientStatus, ServerStatus, StartPhase, StartProgress, StatusKind};
 pub use tool_rules::ToolRules;
 pub use transport::ancestry::is_server_descendant;
 pub use transport::environ_mark::HubMark;

@@ -2,7 +2,7 @@
 
 use crate::rpc::ListKind;
 use crate::spec::ServerSpec;
-use crate::status::{ServerStatus, StatusKind};
+use crate::status::{ServerStatus, StartProgress, StatusKind};
 use crate::supervise::{PerClientServers, ServerLease, UpstreamServer, roots_watcher, supervisor};
 use crate::trust::Trust;
 use portcullis_core::{
@@ -45,6 +45,11 @@ impl Upstream {
     pub fn status(&self) -> ServerStatus {
         let clients = self.own.as_ref().map(|own| own.statuses());
         ServerStatus { clients, ..self.shared.reach.status.borrow().clone() }
+    }
+
+    /// Returns how far its start is, for a person who waits.
+    pub fn start_progress(&self) -> StartProgress {
+        self.shared.reach.start_progress()
     }
 
     /// Returns a receiver of the status. Changes of per-client instances are signalled, but not contained.

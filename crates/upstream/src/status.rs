@@ -55,6 +55,15 @@ pub enum StartPhase {
     Listing,
 }
 
+/// How far the current start of a server is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StartProgress {
+    /// `None` while it does not start.
+    pub phase: Option<StartPhase>,
+    /// The newest line of its standard error.
+    pub last_line: Option<String>,
+}
+
 impl StartPhase {
     pub fn as_str(self) -> &'static str {
         match self {

@@ -72,7 +72,7 @@ impl HubDesk {
         if self.live.servers.upstream(&name).is_some() {
             return self.show_server(name).await;
         }
-        let seen = self.ops.probe_server(server, &config, &actor).await?.connected()?;
+        let seen = self.ops.probe_server(server, &config, None, &actor).await?.connected()?;
         {
             let mut known = self.looked_at.lock();
             known.retain(|name, _| config.mcp.iter().any(|server| server.name == *name));

@@ -8,13 +8,21 @@ use crate::secret_store::PassphrasePrompt;
 use crate::{Actor, Problem};
 use portcullis_core::Registry;
 use portcullis_store::pins::ServerSnapshot;
-use portcullis_upstream::{ServerStatus, StartPhase, StartPolicy, StatusKind, Trust, Upstream};
+use portcullis_upstream::{
+    ServerStatus, StartPhase, StartPolicy, StartProgress, StatusKind, Trust, Upstream,
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Timeout of everything besides start and handshake: identity, lists, a second attempt with another protocol era.
 const LOOK_WITHIN: Duration = Duration::from_secs(60);
+
+/// How often the progress of a start is shown.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// Shows the progress of a start, and how long it takes so far.
+pub type ShowProgress<'a> = &'a (dyn Fn(Duration, &StartProgress) + Sync);
 
 /// Result of a probe.
 pub struct ProbeReport {
@@ -33,6 +41,7 @@ async fn probe(
     server: &McpServerSettings,
     config: &Config,
     factory: &ServerFactory,
+    show: Option<ShowProgress<'_>>,
 ) -> Result<ProbeReport, Problem> {
     let (mut spec, _) = factory.spec(server, config);
     // Everything is listed, trusted or not.
@@ -46,7 +55,7 @@ async fn probe(
     let upstream = Upstream::start(spec, registry.changes());
     registry.add(upstream.clone()).map_err(anyhow::Error::from)?;
     let within = server.start_timeout + LOOK_WITHIN;
-    let status = match tokio::time::timeout(within, upstream.settled()).await {
+    let status = match tokio::time::timeout(within, settled(&upstream, began, show)).await {
         Ok(status) => status,
         Err(_) => {
             let reason = Some(format!("timed out after {} s", within.as_secs()));
@@ -62,6 +71,22 @@ async fn probe(
     let mut ended = upstream.watch();
     let _ = ended.wait_for(|status| status.kind == StatusKind::Disabled).await;
     Ok(ProbeReport { name: server.name.clone(), status, seen, tools, took, hint })
+}
+
+/// Waits until the server is connected or has failed, and shows the progress meanwhile.
+async fn settled(upstream: &Upstream, began: Instant, show: Option<ShowProgress<'_>>) -> ServerStatus {
+    let Some(show) = show else { return upstream.settled().await };
+    let shown = async {
+        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+        loop {
+            ticks.tick().await;
+            show(began.elapsed(), &upstream.start_progress());
+        }
+    };
+    tokio::select! {
+        status = upstream.settled() => status,
+        () = shown => ServerStatus::of(StatusKind::Disabled),
+    }
 }
 
 impl ProbeReport {
@@ -93,16 +118,18 @@ impl ProbeReport {
 }
 
 impl Operations {
-    /// Connects, lists and disconnects. Calls nothing, exposes nothing. `config` may be one that is not in force yet.
+    /// Connects, lists and disconnects. Calls nothing, exposes nothing. `config` may be one that is not in force yet, and
+    /// `show` is called a few times a second until the server is connected or has failed.
     pub async fn probe_server(
         &self,
         server: &McpServerSettings,
         config: &Config,
+        show: Option<ShowProgress<'_>>,
         by: &Actor,
     ) -> Result<ProbeReport, Problem> {
         let factory = self.server_factory()?;
         let details = json!({ "name": server.name });
-        self.changes.record_async(by, action::PROBE, details, probe(server, config, factory)).await
+        self.changes.record_async(by, action::PROBE, details, probe(server, config, factory, show)).await
     }
 
     /// Returns the stores about servers. Asks the user of a command for the passphrase, if the server needs a secret.

@@ -37,6 +37,7 @@ mod same_names;
 mod scripts;
 mod secrets;
 mod server_messages;
+mod server_trial;
 mod servers;
 mod sessions;
 mod silent_change;

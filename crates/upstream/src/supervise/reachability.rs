@@ -2,7 +2,8 @@
 
 use super::live_connection::LiveConnection;
 use crate::rpc::handshake::ProtocolHint;
-use crate::status::{ServerStatus, StatusKind};
+use crate::status::{ServerStatus, StartPhase, StartProgress, StatusKind};
+use crate::transport::DiagnosticTail;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
@@ -11,11 +12,19 @@ use tokio::time::Instant;
 pub(crate) struct Reachability {
     pub(crate) live: LiveConnection,
     pub(crate) status: watch::Sender<ServerStatus>,
+    attempt: Mutex<StartAttempt>,
     /// Whether it does not run because it is not needed.
     idle: AtomicBool,
     /// Whether a call failed for want of a login, and none succeeded since.
     locked_out: AtomicBool,
     retry: Retry,
+}
+
+/// The current attempt to connect.
+#[derive(Default)]
+struct StartAttempt {
+    phase: Option<StartPhase>,
+    diagnostics: DiagnosticTail,
 }
 
 /// When the supervisor tries again.
@@ -37,6 +46,7 @@ impl Default for Reachability {
         Reachability {
             live: LiveConnection::default(),
             status: watch::Sender::new(ServerStatus::of(StatusKind::Starting)),
+            attempt: Mutex::default(),
             idle: AtomicBool::new(false),
             locked_out: AtomicBool::new(false),
             retry: Retry::default(),
@@ -77,10 +87,21 @@ impl Reachability {
         self.status.send_replace(status);
     }
 
-    /// Takes note that an attempt begins, whenever it was due.
-    pub(super) fn attempting(&self) {
+    /// Takes note that an attempt begins, whenever it was due, and where its server writes.
+    pub(super) fn attempting(&self, diagnostics: DiagnosticTail) {
+        *self.attempt.lock() = StartAttempt { phase: Some(StartPhase::Launch), diagnostics };
         *self.retry.at.lock() = None;
         self.take_reconnect_request();
+    }
+
+    /// Takes note of how far the attempt is; `None` once the server is connected.
+    pub(super) fn set_phase(&self, phase: Option<StartPhase>) {
+        self.attempt.lock().phase = phase;
+    }
+
+    pub(crate) fn start_progress(&self) -> StartProgress {
+        let attempt = self.attempt.lock();
+        StartProgress { phase: attempt.phase, last_line: attempt.diagnostics.last_line() }
     }
 
     pub(super) fn failures(&self) -> u64 {

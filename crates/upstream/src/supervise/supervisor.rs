@@ -82,10 +82,9 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
             is_idle = false;
             continue;
         }
-        server.reach.attempting();
         let shutdowns = server.spec.shutdown.requests();
         let (diagnostics, mut since) = (DiagnosticTail::default(), None::<Instant>);
-        let mut phase = Some(StartPhase::Launch);
+        server.reach.attempting(diagnostics.clone());
         let ended = tokio::select! {
             biased;
             // First: a server that was stopped has not failed.
@@ -93,7 +92,7 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
             () = server.spec.shutdown.requested() => break,
             // At any point: a server that hangs in its handshake needs a reconnect most.
             () = server.reach.reconnect_requested() => ConnectionEnd::Again(BREAKS_AT_ONCE),
-            ended = attempt(&server, diagnostics.clone(), &mut since, &mut phase) => ended,
+            ended = attempt(&server, diagnostics.clone(), &mut since) => ended,
         };
         if server.spec.shutdown.requests() != shutdowns {
             break;
@@ -141,6 +140,7 @@ pub(crate) async fn run(server: Arc<UpstreamServer>) {
         at_once = 0;
         tracing::warn!(target: "upstream", server = %server.spec.name, %reason, "server is not connected");
         let (reason, stderr) = (Some(reason), diagnostics.last_words().await);
+        let phase = server.reach.start_progress().phase;
         let retry_at = Instant::now() + jittered(pause);
         server.reach.failed(ServerStatus { phase, reason, stderr, ..ServerStatus::of(kind) }, retry_at);
         // A server that is started on demand is also retried on demand.
@@ -182,13 +182,11 @@ async fn stay_idle(server: &UpstreamServer) {
     server.reach.set_starting();
 }
 
-/// Connects once. Returns when the connection has ended; `since` is when it could be used, if it ever could, and `phase`
-/// how far it came until then.
+/// Connects once. Returns when the connection has ended; `since` is when it could be used, if it ever could.
 async fn attempt(
     server: &Arc<UpstreamServer>,
     diagnostics: DiagnosticTail,
     since: &mut Option<Instant>,
-    phase: &mut Option<StartPhase>,
 ) -> ConnectionEnd {
     server.spec.transport.wait_free(&server.instance_id()).await;
     // A server on demand that no client needs is only started to read its catalog.
@@ -197,11 +195,11 @@ async fn attempt(
     let ever = leases.ever();
     // Read before the start, so that what runs is what was read; a swap in this very moment is not noticed (TOCTOU).
     let facts = server.spec.transport.identity().await;
-    let (connection, notifications, server_info) = match connect(server, diagnostics, phase).await {
+    let (connection, notifications, server_info) = match connect(server, diagnostics).await {
         Ok(connected) => connected,
         Err(ended) => return ended,
     };
-    *phase = Some(StartPhase::Listing);
+    server.reach.set_phase(Some(StartPhase::Listing));
     let _over = RetireOnDrop(connection.demux.clone());
     let mut offer = server.catalog.last_offer(&identity(&facts, &server_info));
     offer.keep(|capability| server_info.has(capability));
@@ -216,7 +214,8 @@ async fn attempt(
         return given_up_by_hub(&connection).unwrap_or_else(|| error.into());
     }
     publish(server, &connection, &server_info, &facts, offer.clone());
-    (*since, *phase) = (Some(Instant::now()), None);
+    *since = Some(Instant::now());
+    server.reach.set_phase(None);
     let is_unneeded = || only_lists && server.is_quiet() && leases.ever() == ever;
     // An idle server has to have a complete catalog.
     if offer.is_whole() && is_unneeded() {
@@ -388,7 +387,6 @@ type ConnectedServer = (Arc<Connection>, Arc<PendingNotifications>, HandshakeRes
 async fn connect(
     server: &UpstreamServer,
     diagnostics: DiagnosticTail,
-    phase: &mut Option<StartPhase>,
 ) -> Result<ConnectedServer, ConnectionEnd> {
     let failed = |why: String| ConnectionEnd::Why(StatusKind::Failed, why);
     let (demux, notifications) = Demux::new();
@@ -404,7 +402,7 @@ async fn connect(
     let link = server.spec.transport.open(parts);
     let link = link.map_err(failed)?;
     let connection = Arc::new(Connection::new(link, demux));
-    *phase = Some(StartPhase::Handshake);
+    server.reach.set_phase(Some(StartPhase::Handshake));
     let era = known.as_ref().map(|known| known.era);
     let handshaken = handshake(&connection, era, server.spec.start_timeout).await;
     if handshaken.is_err()

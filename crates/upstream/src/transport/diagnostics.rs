@@ -35,6 +35,11 @@ impl DiagnosticTail {
         self.open.send_replace(is_open);
     }
 
+    /// Returns the newest line.
+    pub(crate) fn last_line(&self) -> Option<String> {
+        self.lines.lock().back().cloned()
+    }
+
     /// Returns the last lines, once the server has written all of them.
     pub(crate) async fn last_words(&self) -> Vec<String> {
         let mut open = self.open.subscribe();

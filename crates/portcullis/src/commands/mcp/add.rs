@@ -9,6 +9,7 @@ use crate::config::{Config, McpServerSettings, NewServer};
 use crate::{BadUsage, print};
 use anyhow::{Context, Result, anyhow};
 use portcullis_core::json::printable;
+use portcullis_ops::servers::EnvRemedy;
 use portcullis_ops::servers::add::{AddedServer, plain_text_warnings};
 use portcullis_ops::servers::probe::ProbeReport;
 use portcullis_store::pins::ToolReview;
@@ -16,6 +17,14 @@ use portcullis_upstream::StatusKind;
 use serde_json::json;
 use std::path::Path;
 use std::process::ExitCode;
+
+/// What became of a server that was to be added.
+#[derive(Debug, PartialEq, Eq)]
+enum AddOutcome {
+    Added,
+    /// The person answered no.
+    Declined,
+}
 
 impl McpCommandContext {
     pub(super) fn add(&self, args: &McpAddArgs) -> Result<ExitCode> {
@@ -25,16 +34,22 @@ impl McpCommandContext {
         let server = config.mcp.iter().find(|server| server.name == name).context("the server")?;
         let logs_in = args.oauth && !args.no_test;
         let draft = logs_in.then(|| self.ops.draft_login(&config, server)).transpose()?;
-        self.ops.server_factory_for(server)?.programs.forget(name)?;
+        let trial = self.ops.begin_trial(server, &config)?;
         let logged_in = draft
             .as_ref()
             .map(|draft| log_in(&self.ops, name, &draft.login, Browser::Leave, self.as_json))
             .transpose();
         let added = logged_in.and_then(|_| self.add_looked(args, new, server, &config));
-        if let (Err(_), Some(draft)) = (&added, draft) {
-            self.block_on(draft.undo())?.into_iter().for_each(print::note);
+        if !matches!(added, Ok(AddOutcome::Added)) {
+            trial.undo().into_iter().for_each(print::note);
+            if let Some(draft) = draft {
+                self.block_on(draft.undo())?.into_iter().for_each(print::note);
+            }
         }
-        added
+        if added? == AddOutcome::Declined {
+            print::line(format!("Not added: nothing of `{name}` is kept."));
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Probes the server, unless `--no-test`, and writes it to the configuration.
@@ -44,12 +59,16 @@ impl McpCommandContext {
         new: NewServer,
         server: &McpServerSettings,
         config: &Config,
-    ) -> Result<ExitCode> {
+    ) -> Result<AddOutcome> {
         let name = args.name.as_str();
         let mut looked: Option<ProbeReport> =
-            if args.no_test { None } else { Some(self.probe(server, config)?) };
+            if args.no_test { None } else { Some(self.probe(server, config, EnvRemedy::Option)?) };
         if let Some(looked) = looked.as_mut().filter(|looked| looked.seen.is_none()) {
-            looked.hint = hint(args, looked.status.kind).or(looked.hint.take());
+            let kind = looked.status.kind;
+            looked.hint = match (hint(args, kind), looked.hint.take()) {
+                (Some(own), Some(other)) if kind == StatusKind::Failed => Some(format!("{own}\n{other}")),
+                (own, other) => own.or(other),
+            };
         }
         let choices = trust::choices(args.policy.as_deref(), &args.effects)?;
         let mut chosen: Option<ToolReview> = None;
@@ -62,9 +81,13 @@ impl McpCommandContext {
             if !self.as_json {
                 print::out(probe_text(looked, &seen) + &trust::choices_text(server, &seen, &review));
             }
-            let question = trust::question(name, seen.tools.len());
-            let trusted = args.yes || (!self.as_json && print::confirm(&question)? == Some(true));
-            chosen = trusted.then_some(review);
+            let asks = !args.yes && !self.as_json;
+            let question = format!("Add `{name}`, trust it and {}?", trust::exposing(seen.tools.len()));
+            let answer = if asks { print::confirm(&question)? } else { Some(args.yes) };
+            if asks && answer == Some(false) {
+                return Ok(AddOutcome::Declined);
+            }
+            chosen = (answer == Some(true)).then_some(review);
         }
         let in_clear = plain_text_warnings(&new);
         let trusted = chosen.is_some();
@@ -79,11 +102,11 @@ impl McpCommandContext {
             print::json(&json!({
                 "added": name, "file": added.path, "trusted": trusted, "test": tested, "notes": in_clear,
             }));
-            return Ok(ExitCode::SUCCESS);
+            return Ok(AddOutcome::Added);
         }
         print::line(format!("\n{}", added.sentence()));
         in_clear.into_iter().for_each(print::note);
-        Ok(ExitCode::SUCCESS)
+        Ok(AddOutcome::Added)
     }
 }
 

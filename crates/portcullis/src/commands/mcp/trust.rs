@@ -17,7 +17,7 @@ use portcullis_ops::known_tools::tool_rules;
 use portcullis_ops::servers::trust::{
     ServerReview, change_word, difference_listing, is_configured, lines, trusted_sentence,
 };
-use portcullis_ops::servers::{ReviewChoices, find_server, reached, runs_with};
+use portcullis_ops::servers::{EnvRemedy, ReviewChoices, find_server, reached, runs_with};
 use portcullis_store::pins::{AdvertisedHints, PinDifference, ServerSnapshot, ToolReview, TrustedServer};
 use serde_json::json;
 use similar::TextDiff;
@@ -38,7 +38,7 @@ impl McpCommandContext {
             print::line("Not started, not trusted.");
             return Ok(ExitCode::SUCCESS);
         }
-        let looked = self.probe(server, &self.config)?;
+        let looked = self.probe(server, &self.config, EnvRemedy::Setting)?;
         let seen = looked.connected()?;
         let review = ServerReview::of(name, &seen, makers);
         let chosen = choices.apply(review.proposed.clone(), &seen).map_err(bad_choice)?;
@@ -210,9 +210,14 @@ pub(super) fn choices_text(server: &McpServerSettings, seen: &ServerSnapshot, ch
 
 /// The confirmation before a server is trusted for the first time.
 pub(super) fn question(name: &str, tools: usize) -> String {
+    format!("Trust `{name}` and {}?", exposing(tools))
+}
+
+/// What trust does, as part of a question.
+pub(super) fn exposing(tools: usize) -> String {
     match tools {
-        1 => format!("Trust `{name}` and expose this tool?"),
-        _ => format!("Trust `{name}` and expose these {tools} tools?"),
+        1 => "expose this tool".to_owned(),
+        _ => format!("expose these {tools} tools"),
     }
 }
 
