@@ -17,7 +17,8 @@ impl StatusLine {
     /// Opens a status line, if stderr is a terminal that can erase a line.
     pub(crate) fn open() -> Option<StatusLine> {
         let term = environment("TERM").filter(|term| !term.is_empty() && term != OsStr::new("dumb"));
-        (term.is_some() && std::io::stderr().is_terminal()).then_some(StatusLine(()))
+        // Made only then: one that is dropped clears the line.
+        (term.is_some() && std::io::stderr().is_terminal()).then(|| StatusLine(()))
     }
 
     /// Replaces the text of the line.
